@@ -18,8 +18,9 @@ from commonplace.aio import THREADS, AsyncHandle
 from commonplace.mirror.book import BookMirror
 from commonplace.participant import Actor
 from commonplace.run import Run, Turn
+from commonplace.work.holding import Claim
 from commonplace.work.leading import Lead
-from commonplace.work.verbs import Claim, Work
+from commonplace.work.verbs import Work
 
 LONG = 60.0
 

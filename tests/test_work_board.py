@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -150,3 +151,27 @@ def test_the_board_of_a_work_is_for_those_who_may_know_of_it(book: Book) -> None
     assert book.as_actor("dev-1").work(work.id).board().decisions == ()
     with pytest.raises(NotFound):
         book.as_actor("eve").work(work.id)
+
+
+@pytest.mark.spec("5.9", "7.1")
+def test_times_are_datetimes_and_answers_print_as_a_person_would_read_them(book: Book) -> None:
+    before = datetime.now(UTC) - timedelta(seconds=1)
+    work = book.work(name="auth", goal="ship it")
+    task = work.add_task("Design")
+    assert (task.assigned_at, task.started_at, task.completed_at) == (None, None, None)
+    claim = work.claim("dev-1")
+    assert claim is not None
+    assert str(claim.task) == "Design (in progress by dev-1)"
+    decision = claim.decide(question="Which format?", choice="JWT")
+    done = claim.complete()
+    (by,) = work.contributions()
+    info = work.info()
+    times = [info.created_at, done.added_at, done.started_at, decision.at, done.completed_at, by.last_at]
+    assert all(time is not None and before <= time <= datetime.now(UTC) for time in times)
+    assert times == sorted(times)  # type: ignore[type-var]
+    assert by.first_at == decision.at
+    assert str(info) == "auth is active: ship it"
+    assert str(by) == "dev-1: 1 tasks, 1 decisions"
+    assert str(work.inbox()) == "nothing waits for a person"
+    assert str(work.board()) == "auth is active, 100% done: 1 completed"
+    assert str(work.worker("dev-1", lambda _: "fine")) == "dev-1: 0 completed, 0 failed, 0 lost"

@@ -105,6 +105,10 @@ def test_limits_that_are_not_named_stay(work: Work) -> None:
     info = work.manage.change(limits={"max_agents": 2}, save_interval=5)
     assert (info.limits.max_tasks, info.limits.max_agents) == (3, 2)
     assert info.settings == {"backend": "sqlite", "save_interval": 5}
+    assert (
+        info.advice
+        == "backend, save_interval: kept, but without effect, because every change is saved at once"
+    )
     with pytest.raises(BadInput, match="at least 1"):
         work.manage.change(limits={"max_agents": 0})
 
@@ -253,3 +257,18 @@ def test_what_a_private_work_teaches_is_shared_only_when_somebody_says_so(book: 
 def taken_of(work: Work) -> Claim:
     work.add_task("another")
     return taken(work)
+
+
+@pytest.mark.spec("5.1")
+def test_settings_without_effect_are_never_taken_in_silence(
+    book: Book, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("WARNING", "commonplace"):
+        assert book.work(name="plain", auto_archive_hours=3).info().advice == ""
+        assert caplog.text == ""
+        work = book.work(name="other", saveInterval=500, path=".working-memory/")
+        assert "path, save_interval: kept, but without effect" in caplog.text
+        assert str(work.info()).endswith(work.info().advice)
+        caplog.clear()
+        work.manage.change(backend="file")
+        assert "backend" in caplog.text

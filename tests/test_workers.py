@@ -17,7 +17,7 @@ import pytest
 import commonplace
 from commonplace import BadInput, Book, Claim, Task, Work
 from commonplace.testing.servers import Server, postgres_server, valkey_server
-from commonplace.work.worker import Worked
+from commonplace.work.worker import Worked, _pause
 from tests.shells import COMMAND
 
 LONG = 60.0
@@ -390,3 +390,83 @@ def test_a_worker_whose_disk_is_full_says_so_at_once(book: Book, monkeypatch: py
     monkeypatch.setattr(Work, "claim", full)
     with pytest.raises(commonplace.StorageFailed):
         work.worker("dev-1", fails)
+
+
+# what ends without news
+
+
+@pytest.mark.spec("5.3", "5.8")
+def test_a_waiting_worker_takes_over_when_the_lease_of_a_dead_one_ends(work: Work) -> None:
+    work.add_task("it")
+    dead = work.claim("dead", lease=0.3)
+    assert dead is not None
+    thread, told = beside(
+        lambda: work.worker("dev-1", fails, lease=3600)
+    )  # it would look by itself in half an hour
+    thread.join(LONG)
+    assert [one.completed for one in told] == [1]
+
+
+@pytest.mark.spec("5.3", "5.8")
+def test_a_waiting_worker_tries_again_when_the_pause_after_a_failure_is_over(work: Work) -> None:
+    work.add_task("it", on_failure={"policy": "retry", "backoff": 0.3})
+    tried = list[str]()
+
+    def handler(claim: Claim) -> str:
+        tried.append(claim.agent)
+        if len(tried) == 1:
+            raise ValueError("not yet")
+        return "fine"
+
+    thread, told = beside(lambda: work.worker("dev-1", handler, lease=3600))
+    thread.join(LONG)
+    assert [(one.completed, one.failed) for one in told] == [(1, 1)]
+
+
+@pytest.mark.spec("5.3")
+def test_a_worker_of_a_paused_work_sleeps_although_a_lease_has_ended(work: Work) -> None:
+    work.add_task("it")
+    assert work.claim("dead", lease=0.05) is not None
+    work.manage.pause()
+    assert _pause(work, 7.0) == 7.0
+    work.manage.resume()
+    assert _pause(work, 7.0) < 1
+
+
+@pytest.mark.spec("5.3", "5.8")
+@pytest.mark.parametrize("policy", ["retry", "reassign", "escalate", "skip", "abort"])
+def test_a_failure_that_is_told_again_is_told_once(work: Work, policy: str) -> None:
+    task = work.add_task("it", on_failure={"policy": policy, "backoff": 0})
+    claim = work.claim("dev-1")
+    assert claim is not None
+    first, head = claim.fail("no way"), work._session.ledger.head
+    assert claim.fail("no way") == first
+    assert work._session.ledger.head == head
+    assert work.task(task).info().failures == 1
+    if policy in ("retry", "reassign"):
+        after = work.claim("dev-2")
+        assert after is not None
+        after.fail("neither can I")
+        with pytest.raises(commonplace.Fenced):
+            claim.fail("no way")
+
+
+@pytest.mark.spec("5.3", "5.8")
+def test_a_worker_that_does_not_know_whether_its_failure_was_recorded_tells_it_once(
+    book: Book, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commonplace.work.worker.FIRST_PAUSE", 0.01)
+    task = work.add_task("bad", on_failure={"policy": "retry", "retries": 1, "backoff": 0})
+    submit, told = book.ledger.submit, list[str]()
+
+    def answer_is_lost(command: str, *args: Any, **how: Any) -> Any:
+        answer = submit(command, *args, **how)
+        told.append(command)
+        if told.count("work.fail") == 1 and command == "work.fail":
+            raise commonplace.OutcomeUnknown([], "the connection was lost")
+        return answer
+
+    monkeypatch.setattr(book.ledger, "submit", answer_is_lost)
+    worked = work.worker("dev-1", fails)
+    assert (worked.failed, worked.lost) == (2, 0)
+    assert (work.task(task).info().failures, work.task(task).info().claims) == (2, 2)

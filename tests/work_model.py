@@ -65,6 +65,7 @@ class Task:
         self.rework = self.later = self.lost = self.alternative = False
         self.avoid: set[str] = set()
         self.failures = 0
+        self.failed_token: int | None = None
         self.title, self.result = "it", Result()
 
 
@@ -415,6 +416,7 @@ class Model:
         self.step(task, "failed")
         self.happened.append(("failed", task.id))
         task.failures += 1
+        task.failed_token = task.token
         policy: dict[str, Any] = task.policy or {"policy": "escalate"}
         what = policy["policy"]
         if what in ("retry", "reassign"):

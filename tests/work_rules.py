@@ -710,7 +710,9 @@ class Story(RuleBasedStateMachine):
 
     def fails(self, claim: Claim) -> None:
         task = self.model.tasks[claim.task.id]
-        if self.acts(claim, lambda: claim.fail("it broke")):
+        if self.model.work != "archived" and task.failed_token == claim.token:
+            self.nothing_new(lambda: claim.fail("it broke"))
+        elif self.acts(claim, lambda: claim.fail("it broke")):
             self.model.fail(task)
             self.model.settle()
 

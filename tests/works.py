@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from commonplace.work.verbs import Claim, Work
+from commonplace.work.holding import Claim
+from commonplace.work.verbs import Work
 
 
 def taken(work: Work, agent: str = "dev-1", **how: Any) -> Claim:

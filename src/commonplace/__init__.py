@@ -65,8 +65,9 @@ if TYPE_CHECKING:
     from .state.cells import State
     from .state.diff import Difference
     from .state.requests import Merged, Written
+    from .work.holding import Claim
     from .work.tasks import Task
-    from .work.verbs import Claim, Work
+    from .work.verbs import Work
 
 
 __all__ = [
@@ -149,8 +150,9 @@ _HOMES = {
     "state.diff": "Difference",
     "state.requests": "Merged Written",
     "ledger.views": "Capability Kind View",
+    "work.holding": "Claim",
     "work.tasks": "Task",
-    "work.verbs": "Claim Work",
+    "work.verbs": "Work",
 }
 """Where each public name lives. A module is loaded when one of its names is first asked for, so that importing
 the library costs next to nothing."""

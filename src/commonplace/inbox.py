@@ -10,7 +10,7 @@ from .memory.items import Item
 from .memory.verbs import Memory
 from .verbs import WorkId
 from .work.opening import Works, work
-from .work.verbs import Inbox
+from .work.records import Inbox
 
 if TYPE_CHECKING:
     from .ledger.ledger import At

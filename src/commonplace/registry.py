@@ -16,7 +16,8 @@ from .errors import NotFound
 from .run import Run, Turn
 from .verbs import Parameter, RunId, TaskId, Verb, WorkId, parts_within, verb_of, verbs_of
 from .work.handles import TaskHandle
-from .work.verbs import Claim, Work
+from .work.holding import Claim
+from .work.verbs import Work
 
 if TYPE_CHECKING:
     from .participant import Participant

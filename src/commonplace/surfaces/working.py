@@ -34,7 +34,8 @@ from .draw import Human, id_cell, lines, page, short, table
 from .shell import Output, Shell, plain
 
 if TYPE_CHECKING:
-    from ..work.verbs import Claim, Work
+    from ..work.holding import Claim
+    from ..work.verbs import Work
 
 TICK = 1.0
 """After how many seconds without news a live board is drawn again, because leases run out."""

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from .info import WorkInfo
+from .listing import latest, pending
+from .reading import Reading, lease_name
 from .records import Approval, Branch, Decision, Escalation
 from .tasks import FINAL, Task
-from .transaction import Reading, WorkInfo, info_of, lease_name
 
 if TYPE_CHECKING:
     from ..ledger.ledger import At
@@ -44,11 +46,14 @@ class Board(msgspec.Struct, frozen=True):
     decisions: tuple[Decision, ...]
     as_of: int
 
+    def __str__(self) -> str:
+        parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in self.totals.items() if count]
+        return f"{self.work.name} is {self.work.status}, {self.progress:.0%} done: {', '.join(parts) or 'no tasks'}"
+
 
 def board_of(work: Work, limit: int, at: At) -> Board:
     with work._reading(at) as (reading, rights):
-        info, counts = info_of(reading.views, work.id), reading.counts
-        assert info is not None
+        info, counts = reading.info, reading.counts
         groups = {
             "in_progress": list(reading.members(["in_progress"])),
             "review": list(reading.members(["review"])),
@@ -56,19 +61,19 @@ def board_of(work: Work, limit: int, at: At) -> Board:
             "ready": list(reading.members(reading.ready_for_somebody())),
             "blocked": list(reading.members(["blocked", "waiting", "later", "assigned"])),
         }
-        seen = set[int]()
+        placed = set[int]()
         for name, numbers in groups.items():
-            groups[name] = [one for one in numbers if one not in seen]
-            seen |= set(numbers)
+            groups[name] = [number for number in numbers if number not in placed]
+            placed |= set(numbers)
         tasks = {
             name: tuple(map(reading.numbered, numbers[:limit])) for name, numbers in groups.items() if numbers
         }
-        waits_for = {one.id: _waits_for(reading, one) for one in tasks.get("blocked", ())}
+        waits_for = {task.id: _waits_for(reading, task) for task in tasks.get("blocked", ())}
         done = _completed(reading) if 0 < counts.get("tasks", 0) <= ALL_READ else ()
-        decisions = work._latest(Decision, LOOKED_AT, reading, rights)
-        approvals = work._waiting(Approval, "approval", reading, rights)
-        branches = work._waiting(Branch, "branch", reading, rights)
-        escalations = work._waiting(Escalation, "escalation", reading, rights)
+        decisions = latest(Decision, LOOKED_AT, reading, rights)
+        approvals = pending(Approval, reading, rights)
+        branches = pending(Branch, reading, rights)
+        escalations = pending(Escalation, reading, rights)
         position = reading.views.position
     total = counts.get("tasks", 0)
     return Board(
@@ -79,29 +84,31 @@ def board_of(work: Work, limit: int, at: At) -> Board:
         {**{name: len(numbers) for name, numbers in groups.items()}, "completed": counts.get("completed", 0)},
         waits_for,
         _leases(work, tasks.get("in_progress", ())) if at is None else {},
-        tuple(approvals),
-        tuple(branches),
-        tuple(escalations),
-        tuple([one for one in decisions if one.reversed_by is None][:LATEST]),
+        approvals,
+        branches,
+        escalations,
+        tuple([decision for decision in decisions if decision.reversed_by is None][:LATEST]),
         position,
     )
 
 
 def _waits_for(reading: Reading, task: Task) -> tuple[str, ...]:
-    needs = [one for one in reading.find_all(task.depends_on[:NEEDS]) if one and not one.satisfied]
-    told = [task.reason] if task.reason else []
-    told += [one.title for one in needs]
+    needs = [other for other in reading.find_all(task.depends_on[:NEEDS]) if other and not other.satisfied]
+    reasons = [task.reason] if task.reason else []
+    reasons += [task.title for task in needs]
     if len(task.depends_on) <= NEEDS and task.waits > len(needs):
-        told.append("somebody's word")
-    return (*told, *(("its next try",) if task.later else ()))
+        reasons.append("somebody's word")
+    return (*reasons, *(("its next try",) if task.later else ()))
 
 
 def _completed(reading: Reading) -> tuple[Task, ...]:
-    done = sorted((one for one in reading.all if one.status == "completed"), key=lambda one: one.position)
+    done = sorted(
+        (task for task in reading.all if task.status == "completed"), key=lambda task: task.position
+    )
     return tuple(done[-LATEST:][::-1])
 
 
 def _leases(work: Work, tasks: tuple[Task, ...]) -> dict[str, float]:
-    names = {lease_name(one): one.id for one in tasks}
+    names = {lease_name(task): task.id for task in tasks}
     with work._ledger.reads() as reads:
-        return {names[name]: round(one.seconds, 1) for name, one in reads.leases(list(names)).items()}
+        return {names[name]: round(lease.seconds, 1) for name, lease in reads.leases(list(names)).items()}

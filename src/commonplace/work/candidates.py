@@ -14,8 +14,9 @@ from ..ledger.checks import check_name
 from ..ledger.events import MAX_PARENTS
 from ..memory.remembering import remember
 from ..memory.verbs import Memory
+from .checks import checked_text
 from .kinds import COMPLETED, SUBMITTED
-from .tasks import Task, checked_text
+from .tasks import Task
 
 if TYPE_CHECKING:
     from ..ledger.ledger import At
@@ -39,6 +40,9 @@ class Candidate(msgspec.Struct, frozen=True):
     verdict: str = ""
     """promoted or rejected, once somebody has said so."""
 
+    def __str__(self) -> str:
+        return f"{self.text} ({self.verdict or self.reason})"
+
     def as_entry(self) -> dict[str, Any]:
         """The fields of an entry of a core."""
         type = {"decision": "decision", "insight": "lesson", "pattern": "pattern"}[self.kind]
@@ -49,32 +53,46 @@ def candidates_of(work: Work, judged: bool = False, at: At = None) -> list[Candi
     """Those that nobody had judged as of `at`; with `judged`, those that somebody had, too."""
     core = next(iter(work.info(at).cores), None)
     with work._reading(at) as (reading, _):
-        known = {str(key[1]): row["verdict"] for key, row in reading.views.scan("work.judged", work.id)}
-    found = [*_decisions(work, core, at), *_insights(work, core, at), *_patterns(work, core, at)]
-    told = [msgspec.structs.replace(one, verdict=known.get(one.id, "")) for one in found]
-    return [one for one in told if judged or not one.verdict]
+        verdicts = {str(key[1]): row["verdict"] for key, row in reading.views.scan("work.judged", work.id)}
+    every = [*_decisions(work, core, at), *_insights(work, core, at), *_patterns(work, core, at)]
+    candidates = [
+        msgspec.structs.replace(candidate, verdict=verdicts.get(candidate.id, "")) for candidate in every
+    ]
+    return [candidate for candidate in candidates if judged or not candidate.verdict]
 
 
 def _decisions(work: Work, core: str | None, at: At) -> Iterator[Candidate]:
-    for one in work.records("decision", at=at):
-        if one.rationale and one.alternatives and one.reversed_by is None and one.status != "rejected":
-            text = f"{one.question} {one.choice}, because {one.rationale}"
-            instead = ", ".join(one.alternatives)
+    for decision in work.records("decision", at=at):
+        if (
+            decision.rationale
+            and decision.alternatives
+            and decision.reversed_by is None
+            and decision.status != "rejected"
+        ):
+            text = f"{decision.question} {decision.choice}, because {decision.rationale}"
+            instead = ", ".join(decision.alternatives)
             yield Candidate(
-                one.id,
+                decision.id,
                 "decision",
                 text,
                 f"a decision with its reasons, instead of {instead}",
                 core,
-                (one.id,),
+                (decision.id,),
             )
 
 
 def _insights(work: Work, core: str | None, at: At) -> Iterator[Candidate]:
-    for one in work.records("discovery", at=at):
-        if one.type == "insight" or one.promote_to_core:
-            reason = "somebody named a core for it" if one.promote_to_core else "an insight"
-            yield Candidate(one.id, "insight", one.text, reason, one.promote_to_core or core, (one.id,))
+    for discovery in work.records("discovery", at=at):
+        if discovery.type == "insight" or discovery.promote_to_core:
+            reason = "somebody named a core for it" if discovery.promote_to_core else "an insight"
+            yield Candidate(
+                discovery.id,
+                "insight",
+                discovery.text,
+                reason,
+                discovery.promote_to_core or core,
+                (discovery.id,),
+            )
 
 
 def _patterns(work: Work, core: str | None, at: At) -> Iterator[Candidate]:
@@ -94,11 +112,11 @@ def _patterns(work: Work, core: str | None, at: At) -> Iterator[Candidate]:
             yield Candidate(id, "pattern", each[0][1], reason, core, tuple(tasks))
 
 
-def _candidate(work: Work, given: str | Candidate) -> Candidate:
-    id = given.id if isinstance(given, Candidate) else check_name("a candidate", given)
-    for one in candidates_of(work, judged=True):
-        if one.id == id:
-            return one
+def _candidate(work: Work, wanted: str | Candidate) -> Candidate:
+    id = wanted.id if isinstance(wanted, Candidate) else check_name("a candidate", wanted)
+    for candidate in candidates_of(work, judged=True):
+        if candidate.id == id:
+            return candidate
     raise NotFound(f"there is no candidate {id!r} in this work: work.candidates() lists them")
 
 
@@ -107,27 +125,27 @@ def promote(
 ) -> RememberResult:
     """Put it into the core as an entry, derived from what it comes from, and say so. Out of a work with members
     it goes to where others read it only if somebody says so."""
-    one = _candidate(work, candidate)
-    where = core or one.suggested_core
+    proposed = _candidate(work, candidate)
+    where = core or proposed.suggested_core
     if where is None:
-        raise BadInput(f"say for which core: promote({one.id!r}, core=…), because none is suggested")
-    if one.verdict:
-        raise Conflict(f"candidate {one.id!r} was {one.verdict} already")
-    work._do("judge", by, candidate=one.id, verdict="", why="", item=None)  # may they at all?
-    events = _origins(work, one)
+        raise BadInput(f"say for which core: promote({proposed.id!r}, core=…), because none is suggested")
+    if proposed.verdict:
+        raise Conflict(f"candidate {proposed.id!r} was {proposed.verdict} already")
+    work._do("judge", by, candidate=proposed.id, verdict="", why="", item=None)  # may they at all?
+    events = _origins(work, proposed)
     if work.info().members and not shared and Memory(work._session).core(where).visibility != "private":
         raise Conflict(
             f"only its members may know of this work, and others read the core {where!r}: say "
-            f"promote({one.id!r}, shared=True), or name a private core"
+            f"promote({proposed.id!r}, shared=True), or name a private core"
         )
     kept = remember(
         work._session,
-        **one.as_entry(), kind="note", core=where, parents=events, shared=True,
-        id=f"learned-{work.id}-{one.id}"[:200], override="promoted from a work",
+        **proposed.as_entry(), kind="note", core=where, parents=events, shared=True,
+        id=f"learned-{work.id}-{proposed.id}"[:200], override="promoted from a work",
         provenance={"source_kind": "system", "metadata": {"work": work.id, "promoted_by": by or work._actor}},
     )  # fmt: skip
     if kept.outcome in ("stored", "merged"):
-        work._do("judge", by, candidate=one.id, verdict="promoted", why="", item=kept.item_id)
+        work._do("judge", by, candidate=proposed.id, verdict="promoted", why="", item=kept.item_id)
     return kept
 
 
@@ -135,13 +153,15 @@ def _origins(work: Work, candidate: Candidate) -> list[str]:
     """The events that it comes from: of a pattern, those that tell what came of its tasks."""
     if candidate.kind != "pattern":
         return [id for id in candidate.sources if work._ledger.event(id) is not None]
-    tasks, found = {*candidate.sources}, list[str]()
+    tasks, ids = {*candidate.sources}, list[str]()
     for event in work._ledger.events(kinds=frozenset({SUBMITTED, COMPLETED})):
         if not event.erased and event.payload["work"] == work.id and event.payload["task_id"] in tasks:
-            found.append(event.id)
-    return found[-MAX_PARENTS:]
+            ids.append(event.id)
+    return ids[-MAX_PARENTS:]
 
 
 def reject(work: Work, candidate: str | Candidate, reason: str, by: str | None) -> None:
-    one = _candidate(work, candidate)
-    work._do("judge", by, candidate=one.id, verdict="rejected", why=checked_text("reason", reason), item=None)
+    proposed = _candidate(work, candidate)
+    work._do(
+        "judge", by, candidate=proposed.id, verdict="rejected", why=checked_text("reason", reason), item=None
+    )

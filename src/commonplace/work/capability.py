@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
-
-import msgspec
 
 from ..ledger.events import Event
 from ..ledger.keys import Key
@@ -44,7 +41,7 @@ from .kinds import (
     SUBMITTED,
     UNBLOCKED,
 )
-from .tasks import Standing
+from .tasks import BY_HAND, lane_kind, lists_of
 from .transaction import WORDS
 from .words import words_of
 
@@ -110,85 +107,99 @@ def _fold_task(key: Key, before: Any, event: Event) -> Any:
     before = before or {"id": payload["task_id"], "work": work, "number": number}
     row = {**before, **entry["set"], "position": event.position}
     if entry is payload["tasks"][0]:
-        row |= {name: value for name, value in payload["said"].items() if name in WORDS}
-        if "comment" in payload["said"]:
-            row["comments"] = [*row.get("comments", ()), payload["said"]["comment"]]
+        words = payload["said"]
+        row |= {name: words[name] for name in WORDS & words.keys()}
+        if "comment" in words:
+            row["comments"] = [*row.get("comments", ()), words["comment"]]
         if event.kind in STAMPS:
             row[STAMPS[event.kind]] = event.created_us
+        _count(row, event)
+    elif event.kind in (COMPLETED, CANCELLED):  # which it has waited for
+        row["waits"] -= 1
     return row
 
 
-def _moves(event: Event, entry: Mapping[str, Any]) -> tuple[Standing | None, Standing] | None:
-    """How a task stood before an event and how it stands after it, if that has changed."""
-    added = event.kind == ADDED and entry is event.payload["tasks"][0]
-    if not added and "was" not in entry:
-        return None
-    was = entry.get("was", {})
-    after = _standing({**was, **{name: entry["set"][name] for name in STANDING if name in entry["set"]}})
-    return None if added else _standing(was), after
+def _count(row: dict[str, Any], event: Event) -> None:
+    """Count what follows from the events of a task: how many things it waits for, how often it was claimed and has
+    failed. Set the fence of its claim, or of the pause before the next try."""
+    payload, kind = event.payload, event.kind
+    if "waits_for" in payload or "free_of" in payload:
+        more, less = payload.get("waits_for", ()), payload.get("free_of", ())
+        row["waits"] = row.get("waits", 0) + len(more) - len(less)
+    if kind == CLAIMED:
+        row["claims"] = row.get("claims", 0) + 1
+    if kind == FAILED:
+        row |= {"failures": row.get("failures", 0) + 1, "failed_token": row.get("token")}
+    if kind == CLAIMED or (kind == RETRIED and row.get("later")):
+        row["token"] = event.position
+    if kind == RETRIED and payload["policy"] == BY_HAND:
+        row["failures"] = 0
 
 
-def _standing(fields: Mapping[str, Any]) -> Standing:
-    return msgspec.convert(fields, Standing)
+def _has_moved(event: Event, entry: Mapping[str, Any]) -> bool:
+    """Whether a task is in other lists after an event, or was just added."""
+    return "was" in entry or (event.kind == ADDED and entry is event.payload["tasks"][0])
 
 
-STANDING = Standing.__struct_fields__
-
-
-def _places(standing: Standing | None) -> set[tuple[str, int]]:
+def _places(fields: Mapping[str, Any]) -> set[tuple[str, int]]:
     """The lists that a task is in, and its place by priority."""
-    return set() if standing is None else {(name, -standing.priority) for name in standing.lists}
+    names = lists_of(fields.get("status", "pending"), fields.get("ready_for"), fields.get("later", False))
+    return {(name, -fields.get("priority", 0)) for name in names}
+
+
+def _places_after(entry: Mapping[str, Any]) -> set[tuple[str, int]]:
+    return _places({**entry.get("was", {}), **entry["set"]})
 
 
 def _lists(event: Event) -> list[Key]:
     """The rows of the lists that tasks leave or come to."""
-    found = list[Key]()
+    keys = list[Key]()
     for entry in event.payload["tasks"]:
-        moves = _moves(event, entry)
-        if moves is not None:
-            changed = sorted(_places(moves[0]) ^ _places(moves[1]))
-            found += [(event.payload["work"], *place, entry["number"]) for place in changed]
-    return found
+        if _has_moved(event, entry):
+            before = _places(entry["was"]) if "was" in entry else set()
+            changed = sorted(before ^ _places_after(entry))
+            keys += [(event.payload["work"], *place, entry["number"]) for place in changed]
+    return keys
 
 
 def _fold_list(key: Key, _before: Any, event: Event) -> Any:
-    moves = _moves(event, _entry(event, key[3]))
-    assert moves is not None
-    return True if key[1:3] in _places(moves[1]) else None
+    return True if key[1:3] in _places_after(_entry(event, key[3])) else None
 
 
 def _counted(event: Event) -> list[Key]:
-    counts = event.payload.get("joins") or (event.kind in TASK_KINDS and any(_status_moves(event)))
+    counts = event.payload.get("joins") or (
+        event.kind in TASK_KINDS and any(_has_moved(event, entry) for entry in event.payload["tasks"])
+    )
     return [(event.payload["work"],)] if counts else []
 
 
-def _status_moves(event: Event) -> Iterator[tuple[str | None, str]]:
-    """The status before and after of each task that has another one."""
-    for entry in event.payload["tasks"]:
-        moves = _moves(event, entry)
-        if moves is not None:
-            before, after = moves
-            if before is None or before.status != after.status:
-                yield None if before is None else before.status, after.status
-
-
 def _fold_counts(_key: Key, before: Any, event: Event) -> Any:
-    counts = Counter(before or {})
-    if event.payload.get("joins"):
-        counts["agents"] += 1
-    for was, becomes in _status_moves(event) if event.kind in TASK_KINDS else ():
-        counts[becomes] += 1
-        counts["tasks" if was is None else was] += 1 if was is None else -1
+    """How many agents take part, how many tasks there are, how many have each status and are ready in each kind of
+    lane."""
+    counts = dict(before or {})
+    changes: list[tuple[str | None, int]] = [("agents", 1)] if event.payload.get("joins") else []
+    for entry in event.payload["tasks"] if event.kind in TASK_KINDS else ():
+        if _has_moved(event, entry):
+            was = entry.get("was", {})
+            after = {"status": "pending", **was, **entry["set"]}
+            changes += [(was["status"], -1), (lane_kind(was["ready_for"]), -1)] if was else [("tasks", 1)]
+            changes += [(after["status"], 1), (lane_kind(after.get("ready_for")), 1)]
+    for name, number in changes:
+        if name is not None:
+            counts[name] = counts.get(name, 0) + number
     return {name: count for name, count in counts.items() if count}
 
 
 def _edges(event: Event) -> list[Key]:
+    """What the first task of an event waits for: other tasks, by their numbers; approvals and choices have ids."""
     payload = event.payload
-    return [(payload["work"], *edge) for name in ("edges", "unlinked") for edge in payload.get(name, ())]
+    numbers = (*payload.get("waits_for", ()), *payload.get("free_of", ()))
+    after = payload["tasks"][0]["number"]
+    return [(payload["work"], number, after) for number in numbers if isinstance(number, int)]
 
 
 def _fold_edge(key: Key, _before: Any, event: Event) -> Any:
-    return True if list(key[1:]) in event.payload.get("edges", ()) else None
+    return True if key[1] in event.payload.get("waits_for", ()) else None
 
 
 def _agents(event: Event) -> list[Key]:
@@ -196,9 +207,11 @@ def _agents(event: Event) -> list[Key]:
 
 
 def _records(event: Event) -> list[Key]:
-    work, updates = event.payload["work"], event.payload.get("updates", ())
+    payload, work = event.payload, event.payload["work"]
+    if event.kind == ACKNOWLEDGED:
+        return [(work, payload["nudge"])]
     own = [(work, event.id)] if event.kind in RECORDED else []
-    return [*own, *((work, id) for id, _ in updates)]
+    return [*own, *((work, id) for id, _ in payload.get("updates", ()))]
 
 
 NOT_A_FIELD = frozenset({"work", "pending", "settles", "updates", "joins", "step", "said"})
@@ -213,6 +226,8 @@ def _fold_record(key: Key, before: Any, event: Event) -> Any:
         return {**row, "sensitivity": level, "said": payload["said"]}
     if before is None:
         return None
+    if event.kind == ACKNOWLEDGED:
+        return {**before, "acknowledged": [*before.get("acknowledged", ()), event.actor]}
     return {**before, **next(fields for id, fields in event.payload["updates"] if id == key[1])}
 
 
@@ -325,7 +340,7 @@ WORK = Capability(
         "work.judge": people.decide_judge,
     },
     views=(
-        View("work.works", 2, _works, _fold_work, kinds=frozenset({CREATED, CHANGED, LED, HANDLED})),
+        View("work.works", 2, _works, _fold_work, kinds=frozenset({CREATED, CHANGED, LED})),
         View("work.tasks", 1, _tasks, _fold_task, kinds=TASK_KINDS),
         View(
             "work.ids", 2, lambda event: [(event.payload["task_id"],)],
@@ -365,7 +380,7 @@ WORK = Capability(
         ),
         View(
             "work.steps", 1, _steps, lambda _key, _before, event: None if event.kind == HANDLED else True,
-            kinds=frozenset({*people.STEPS, HANDLED}),
+            kinds=frozenset({*people.STEPS, HANDLED}), told=True, present=True,
         ),
         View(
             "work.by", 1, _by, lambda _key, _before, event: event.payload.get("task_id", event.id), kinds=DONE_BY,

@@ -1,26 +1,24 @@
 """Claims: who holds a task, for how long, and what becomes of it.
 
-A claim is an event; its position is the fence that every later act of its holder carries. Whether the holder is still
-there says a lease on the engine's clock, outside the ledger. A task whose lease has run out goes back to those it is
-for when somebody comes by: nobody has to watch. The claim is over as soon as its lease has run out, whether somebody
-came by or not: what its holder does then is refused. So the answer to a late holder does not depend on what others
-happened to do meanwhile.
+A claim is an event; its position is the fence that every later act of its holder carries. A lease on the engine's
+clock, outside the ledger, says whether the holder is still there. When the lease has run out, the claim is over, and
+what its holder does then is refused. The next claim, or the next look at the work, gives the task back to those it is
+for; a late holder gets the same answer before and after that.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from hashlib import sha256
 from itertools import islice
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from ..errors import BadInput, Conflict, Corrupt, Denied, Fenced
 from ..ledger.events import Event
-from .graph import NewTask, add, cancel, new_edges, settle
+from .artifacts import Made, next_version, path_key
+from .graph import NewTask, add, cancel, needed, newly_needed, numbers_of, settle
 from .kinds import (
     BLOCKED,
     CLAIMED,
@@ -35,13 +33,14 @@ from .kinds import (
     REVIEWED,
     SUBMITTED,
 )
-from .tasks import OnFailure, Task, TaskResult, check_is, placed, role_lane
-from .transaction import WorkTransaction, command, given_back, lease_name, moved
+from .reading import lease_name
+from .tasks import BY_HAND, OnFailure, Task, TaskResult, check_is, placed, role_lane
+from .transaction import WorkTransaction, command, given_back, moved
 
 log = logging.getLogger("commonplace")
 
 SOME, EVERY, OFTEN = 32, 1_000_000, 256
-"""How many holders a claim looks after by the way: the first claim of each so many microseconds, as the ledger's times
+"""How many holders a claim checks besides: the first claim of each so many microseconds, as the ledger's times
 say, and one of so many others, because other events may be the first every time."""
 MOST_AT_ONCE = 1_000
 BACK_OFF = "back-off"
@@ -78,20 +77,20 @@ def claim(
 ) -> list[Task]:
     if _due(tx):
         reclaim(tx, SOME)
-    found = []
-    for one in _best(tx, agent, count) if task is None else [_that(tx, agent, task)]:
-        path = {"pending": ("assigned", "in_progress"), "assigned": ("in_progress",)}.get(one.status, ())
+    tasks = []
+    for before in _best(tx, agent, count) if task is None else [_that(tx, agent, task)]:
+        path = {"pending": ("assigned", "in_progress"), "assigned": ("in_progress",)}.get(before.status, ())
         claimed = moved(
-            one, *path, assigned_to=agent, token=tx.next_fence(), lease=lease, rework=False, claims=one.claims + 1
+            before, *path, assigned_to=agent, token=tx.next_fence(), lease=lease, rework=False, claims=before.claims + 1
         )  # fmt: skip
-        if one.rework:
-            tx.let_go(one)
-        tx.tell(CLAIMED, (one, claimed), id=event, **tx.joined(agent))
+        if before.rework:
+            tx.let_go(before)
+        tx.tell(CLAIMED, (before, claimed), id=event, **tx.joined(agent))
         tx.hold(claimed, agent)
-        found.append(claimed)
-    if not found and task is None and reclaim(tx, None):
+        tasks.append(claimed)
+    if not tasks and task is None and reclaim(tx, None):
         return claim(tx, agent, lease, count, task, event)
-    return found
+    return tasks
 
 
 def _best(tx: WorkTransaction, agent: str, count: int) -> list[Task]:
@@ -104,7 +103,7 @@ def _best(tx: WorkTransaction, agent: str, count: int) -> list[Task]:
 
 def _that(tx: WorkTransaction, agent: str, id: str) -> Task:
     task = tx.task(id)
-    if {"in_progress", "later"} & {*task.standing.lists} and _lost(tx, [task]):
+    if {"in_progress", "later"} & {*task.lists} and _lost(tx, [task]):
         task = _give_back(tx, task)
     if task.ready_for is None or f"ready:{task.ready_for}" not in tx.ready_for(agent):
         why = f"it is {task.status}" + (f", with {task.assigned_to!r}" if task.assigned_to else "")
@@ -138,10 +137,10 @@ def reclaim(tx: WorkTransaction, some: int | None) -> list[Task]:
 def _lost(tx: WorkTransaction, tasks: Sequence[Task]) -> list[Task]:
     if not tasks:
         return []
-    held = tx.overlay.tx.leases([lease_name(one) for one in tasks])
-    lost = [one for one in tasks if lease_name(one) not in held]
-    fresh = {one.name for one in tx.overlay.write.leases if one.seconds > 0} if lost else set()
-    return [one for one in lost if lease_name(one) not in fresh]
+    held = tx.overlay.tx.leases([lease_name(task) for task in tasks])
+    lost = [task for task in tasks if lease_name(task) not in held]
+    fresh = {lease.name for lease in tx.overlay.write.leases if lease.seconds > 0} if lost else set()
+    return [task for task in lost if lease_name(task) not in fresh]
 
 
 def _give_back(tx: WorkTransaction, task: Task) -> Task:
@@ -201,18 +200,20 @@ def decide_complete(
     event: str | None,
 ) -> tuple[Task, Task | None]:
     """The task is done, or done and waiting for a review. `then` its holder claims the next one for so many seconds;
-    whatever hinders that does not undo what is done, and is told to whoever claims by itself. Who says the same again
+    an error there does not undo what is done: the next call of claim raises it. A call that repeats the last one
     claims nothing more."""
     before = tx.overlay.position
     done = complete(tx, task, token, result, made)
     if then is None or tx.info.status == "paused" or tx.overlay.position == before:
         return done, None
     try:
-        found = tx.overlay.run(tx.overlay.acting, lambda *_: claim(tx, tx.act.by, then, 1, None, event), None)
+        following = tx.overlay.run(
+            tx.overlay.acting, lambda *_: claim(tx, tx.act.by, then, 1, None, event), None
+        )
     except Corrupt as error:
         log.warning("%s completed task %s, and the next one cannot be claimed: %s", tx.act.by, done.id, error)
         return done, None
-    return done, found[0] if found else None
+    return done, following[0] if following else None
 
 
 @command()
@@ -231,10 +232,10 @@ def decide_complete_many(
 def complete(
     tx: WorkTransaction, task: int, token: int, result: TaskResult, made: Sequence[Made] = ()
 ) -> Task:
-    known = tx.numbered(task)
-    if _told_already(tx, known, token, result, made):
-        return known
-    return _complete(tx, held(tx, known, token), result, made)
+    before = tx.numbered(task)
+    if _told_already(tx, before, token, result, made):
+        return before
+    return _complete(tx, held(tx, before, token), result, made)
 
 
 def _told_already(
@@ -246,13 +247,13 @@ def _told_already(
     later = task.result.artifacts[len(result.artifacts) :]
     paths = [(tx.views.get("work.records", tx.work, id) or {}).get("path_key") for id in later]
     alike = replace(result, artifacts=(*result.artifacts, *later)) == task.result
-    return alike and paths == [path_key(tx.work, one.said["path"]) for one in made]
+    return alike and paths == [path_key(tx.work, artifact.said["path"]) for artifact in made]
 
 
 def _complete(tx: WorkTransaction, before: Task, result: TaskResult, made: Sequence[Made]) -> Task:
     tx.let_go(before)
     if made:
-        ids = tuple(_produce(tx, before, one) for one in made)
+        ids = tuple(_produce(tx, before, artifact) for artifact in made)
         result = replace(result, artifacts=(*result.artifacts, *ids))
     if before.needs_review:
         tx.tell(SUBMITTED, (before, moved(before, "review", result=result)))
@@ -267,9 +268,15 @@ def finish(tx: WorkTransaction, task: Task, **fields: Any) -> None:
     tx.tell(COMPLETED, (task, done), *tx.freeing(task), step=led, doer=task.assigned_to)
 
 
-@command()
+@command(open=False)
 def decide_fail(tx: WorkTransaction, task: int, token: int, reason: str) -> Task:
-    before = held(tx, tx.numbered(task), token)
+    """A claim fails once. The same call again answers the task as it is by now, also if its failure has ended the
+    work."""
+    before = tx.numbered(task)
+    if before.failed_token == token:
+        return before
+    tx.need_open()
+    held(tx, before, token)
     tx.let_go(before)
     fail(tx, before, reason)
     return tx.numbered(task)
@@ -302,10 +309,10 @@ def _again(tx: WorkTransaction, task: Task, policy: OnFailure) -> None:
         tx.hold(after, BACK_OFF)
 
 
-def _give_up(tx: WorkTransaction, task: Task, what: str, failure: Event) -> None:
-    if what == "skip":
+def _give_up(tx: WorkTransaction, task: Task, policy: str, failure: Event) -> None:
+    if policy == "skip":
         cancel(tx, task, "skipped after it had failed", "free")
-    elif what == "abort":
+    elif policy == "abort":
         tx.change(
             {"reason": f"task {task.id} failed: {task.reason}"}, status="cancelled", parents=[failure.id]
         )
@@ -350,57 +357,43 @@ def decide_block_or_split(
         if refused:
             return refused
     role = before.for_role
-    added = add(tx, [replace(one, parent=before.id, for_role=one.for_role or role) for one in subtasks])
-    edges, waits, needs = new_edges(tx, before, (*on, *(one.id for one in added)))
-    if not edges and not reason:
+    added = add(tx, [replace(part, parent=before.id, for_role=part.for_role or role) for part in subtasks])
+    waits_for = newly_needed(tx, before, (*on, *(task.id for task in added)))
+    if not waits_for and not reason:
         raise BadInput("say why the task is blocked: a reason, or tasks that are not done yet")
     tx.let_go(before)
-    every = tuple(dict.fromkeys((*before.depends_on, *on, *(one.id for one in added))))
+    every = tuple(dict.fromkeys((*before.depends_on, *on, *(task.id for task in added))))
     after = moved(
-        before, "blocked", reason=reason, waits=waits, depends_on=every, assigned_to=None, token=None
+        before,
+        "blocked",
+        reason=reason,
+        waits=before.waits + len(waits_for),
+        depends_on=every,
+        assigned_to=None,
+        token=None,
     )
-    tx.tell(BLOCKED, (before, after), *needs, edges=edges)
+    tx.tell(BLOCKED, (before, after), *needed(waits_for), waits_for=numbers_of(waits_for))
     return tx.numbered(task)
 
 
 def _too_much(tx: WorkTransaction, task: Task, subtasks: Sequence[NewTask]) -> Denied | None:
     """The refusal if somebody who does not lead would rule over more than its own task by splitting it."""
-    for one in subtasks:
-        policy, what = one.on_failure, ""
-        if one.blocks:
-            what = "let other tasks wait for it (blocks)"
-        elif one.assigned_to is not None:
-            what = "give it to an agent (assigned_to)"
-        elif one.for_role not in (None, task.for_role):
-            what = "give it to another role (for_role)"
+    for part in subtasks:
+        policy, act = part.on_failure, ""
+        if part.blocks:
+            act = "let other tasks wait for it (blocks)"
+        elif part.assigned_to is not None:
+            act = "give it to an agent (assigned_to)"
+        elif part.for_role not in (None, task.for_role):
+            act = "give it to another role (for_role)"
         elif policy is not None and "abort" in (policy.policy, policy.then):
-            what = "let its failure abort the work (on_failure)"
-        elif one.priority > task.priority:
-            what = f"give it a higher priority than the task's own, {task.priority}"
-        if what:
-            told = f"{tx.act.by!r} may split task {task.id!r}, but not {what}: that takes the right to orchestrate"
-            return tx.refuse("orchestrate", task.id, f"{told}. It is about {one.title!r}")
+            act = "let its failure abort the work (on_failure)"
+        elif part.priority > task.priority:
+            act = f"give it a higher priority than the task's own, {task.priority}"
+        if act:
+            refusal = f"{tx.act.by!r} may split task {task.id!r}, but not {act}: that takes the right to orchestrate"
+            return tx.refuse("orchestrate", task.id, f"{refusal}. It is about {part.title!r}")
     return None
-
-
-class Made(msgspec.Struct, frozen=True):
-    """Something that was made: what is said of it, its path among that, and what stays when that is erased."""
-
-    said: dict[str, Any]
-    more: dict[str, Any]
-
-
-def path_key(work: str, path: str) -> str:
-    """What stands for a path where its versions are counted: it stays when the path is erased."""
-    return sha256(f"{work}\n{path}".encode()).hexdigest()
-
-
-def next_version(tx: WorkTransaction, path: str) -> dict[str, Any]:
-    """Which version of it something under a path is, and which one was before."""
-    key = path_key(tx.work, path)
-    last = tx.overlay.get("work.paths", tx.work, key)
-    version, previous = (1, None) if last is None else (last["version"] + 1, last["id"])
-    return {"path_key": key, "version": version, "previous": previous}
 
 
 def _produce(tx: WorkTransaction, task: Task, made: Made) -> str:
@@ -418,14 +411,14 @@ def decide_retry(tx: WorkTransaction, task: str) -> Task:
     before = tx.task(task)
     check_is(before, "failed", "pending", "only what has failed is tried again")
     after = given_back(before, reason="", token=None, avoid=(), failures=0)
-    told = tx.tell(RETRIED, (before, after), policy="by hand")
-    settle(tx, before, "the task is tried again", (ESCALATED,), told.id)
+    retried = tx.tell(RETRIED, (before, after), policy=BY_HAND)
+    settle(tx, before, "the task is tried again", (ESCALATED,), retried.id)
     return tx.task(task)
 
 
 @command()
 def decide_review(tx: WorkTransaction, task: str, verdict: str, comments: str) -> Any:
-    """What a reviewer says of a task: approved, back to whoever did it, or failed."""
+    """Record a review: the task is completed, goes back to its holder, or has failed."""
     before = tx.task(task)
     becomes = {"approved": "completed", "needs_rework": "in_progress"}.get(verdict, "failed")
     check_is(before, "review", becomes, "only what its holder has handed in is reviewed")
@@ -445,8 +438,8 @@ def decide_review(tx: WorkTransaction, task: str, verdict: str, comments: str) -
         tx.tell(REVIEWED, (before, back), said=said)
         tx.hold(back, before.assigned_to or "")
     else:
-        told = tx.tell(REVIEWED, (before, replace(before, **fields)), said=said)
-        fail(tx, tx.numbered(before.number), comments or "rejected in review", [told.id])
+        rejected = tx.tell(REVIEWED, (before, replace(before, **fields)), said=said)
+        fail(tx, tx.numbered(before.number), comments or "rejected in review", [rejected.id])
     return tx.task(task)
 
 

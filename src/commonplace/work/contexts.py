@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -17,13 +17,15 @@ from ..recall.digesting import receipt_of
 from ..recall.lines import DigestLine
 from ..recall.packing import PackLine, estimated, pack, whole
 from ..recall.searching import remembered_about
-from .claims import path_key
+from .artifacts import path_key
+from .info import WorkInfo
+from .listing import visible_records
 from .people import may_see_nudge, waiting
 from .prompting import WorkFocus
 from .radar import Overlap, Sharing, overlaps_of
+from .reading import Reading
 from .records import Artifact, Decision, Discovery, Nudge, nudge_for
 from .tasks import Task
-from .transaction import Reading, WorkInfo, info_of
 from .words import words_of
 
 if TYPE_CHECKING:
@@ -87,6 +89,22 @@ class ContextLine(PackLine, frozen=True):
     about: Any = None
 
 
+class Material(NamedTuple):
+    """What a context can be made of, besides memory."""
+
+    task: Task
+    info: WorkInfo
+    position: int
+    nudges: list[Nudge]
+    overlaps: list[Overlap]
+    above: list[Task]
+    decisions: list[Decision]
+    discoveries: list[Discovery]
+    artifacts: list[Artifact]
+    outdated: list[tuple[str, str]]
+    """What is left out because something later has taken its place, and why."""
+
+
 def context_of(
     work: Work,
     id: str,
@@ -102,72 +120,80 @@ def context_of(
         if most is not None and (type(most) is not int or most < 1):
             raise BadInput(f"{name} {shown(most)} is not a budget: give a whole number from 1, or None")
     focus = None if agent is None else WorkFocus(work, agent, receipt)
-    told = [] if focus is None else focus.nudges(changes=True)
-    with work._reading(at) as (reading, rights):
-        task, info, position = reading.task(id), info_of(reading.views, work.id), reading.views.position
-        assert info is not None
-        if agent is not None:
-            rights = rights_of(reading.now, agent)
-        above = list(_above(reading, task))
-        sharing = Sharing(reading, rights.actor)
-        ids = dict.fromkeys([*_affecting(reading, rights.actor, [task, *above]), *_by_words(task, sharing)])
-        known: dict[Any, list[Any]] = {
-            kind: work._seen(kind, reading, rights, list(ids)) for kind in (Decision, Discovery, Artifact)
-        }
-        if agent is None and (who := task.assigned_to):
-            rows = waiting(reading, who, info.leader == who, "turn")
-            told = [
-                nudge_for(reading, rights.actor, row) for row in rows if may_see_nudge(reading, rights, row)
-            ]
-        covering = overlaps_of(work, reading, rights, task, sharing)[:DUPLICATES]
-        newest = _newest(work, reading, rights, [one.path for one in known[Artifact]])
-    decisions = [one for one in known[Decision] if one.reversed_by is None]
+    material = _material(work, id, at, agent, [] if focus is None else focus.nudges(changes=True))
+    task, info = material.task, material.info
     session = work._session if agent is None else work._session.speaking_for(agent)
     checks = Checks(session)
     memory = _remembered(session, task, info, at, checks)
-    lines = list(
-        _lines(info, task, told, covering, above, decisions, known[Discovery], list(newest.values()), memory)
-    )
     count = work._session.services.count_tokens or estimated
-    packed = pack(lines, whole(max_chars, max_tokens), count, _text, uncut="Nudges")
-    taken, left_out = list(packed.taken), packed.omitted
-
-    told_of = [one.about for one in taken if one.kind == "Memory"]
+    packed = pack(list(_lines(material, memory)), whole(max_chars, max_tokens), count, _text, uncut="Nudges")
+    taken = list(packed.taken)
+    remembered = [line.about for line in taken if line.kind == "Memory"]
     receipt_id = None
     if focus is not None:
-        shown_whole = [one.id for one in taken if one.kind == "Nudges"]
-        delivered = set(focus.deliver(shown_whole)) if shown_whole else set()
-        taken = [one for one in taken if one.kind != "Nudges" or one.id in delivered]
-        receipt_id = receipt_of(session, told_of, checks) if receipt else None
+        nudges = [line.id for line in taken if line.kind == "Nudges"]
+        delivered = set(focus.deliver(nudges)) if nudges else set()
+        taken = [line for line in taken if line.kind != "Nudges" or line.id in delivered]
+        receipt_id = receipt_of(session, remembered, checks) if receipt else None
     if receipt_id is None:
-        was_shown(session, [one.id for one in told_of])
+        was_shown(session, [line.id for line in remembered])
 
     def of(section: str) -> tuple[Any, ...]:
-        return tuple(one.about for one in taken if one.kind == section)
+        return tuple(line.about for line in taken if line.kind == section)
 
-    gone = [
-        (one.id, "reversed by a later decision") for one in known[Decision] if one.reversed_by is not None
-    ]
-    gone += [
-        (one.id, f"there is a later version of {one.path}")
-        for one in known[Artifact]
-        if newest[one.path].id != one.id
-    ]
     return Context(
         task, info.goal, info.constraints, of("Nudges"), of("Done before"), of("Decisions"), of("Discoveries"),
-        of("Artifacts"), tuple(one.id for one in taken if one.kind == "Memory"), _text(taken),
-        (*left_out, *gone), position, of("May be done already"), receipt_id,
+        of("Artifacts"), tuple(line.id for line in remembered), _text(taken), (*packed.omitted, *material.outdated),
+        material.position, of("May be done already"), receipt_id,
     )  # fmt: skip
+
+
+def _material(work: Work, id: str, at: At, agent: str | None, nudges: list[Nudge]) -> Material:
+    """What there is for a task as of then, for the eyes of an agent, or of the caller."""
+    with work._reading(at) as (reading, rights):
+        task, info = reading.task(id), reading.info
+        if agent is not None:
+            rights = rights_of(reading.now, agent)
+        elif (holder := task.assigned_to) is not None:
+            rows = waiting(reading, holder, info.leader == holder, "turn")
+            nudges = [
+                nudge_for(reading, rights.actor, row) for row in rows if may_see_nudge(reading, rights, row)
+            ]
+        above = list(_above(reading, task))
+        sharing = Sharing(reading, rights.actor)
+        affecting = _affecting(reading, rights.actor, [task, *above])
+        ids = list(dict.fromkeys([*affecting, *_by_words(task, sharing)]))
+        decisions = visible_records(Decision, reading, rights, ids)
+        artifacts = visible_records(Artifact, reading, rights, ids)
+        newest = _newest(reading, rights, [artifact.path for artifact in artifacts])
+        outdated = [
+            (decision.id, "reversed by a later decision")
+            for decision in decisions
+            if decision.reversed_by is not None
+        ]
+        outdated += [
+            (artifact.id, f"there is a later version of {artifact.path}")
+            for artifact in artifacts
+            if newest[artifact.path].id != artifact.id
+        ]
+        return Material(
+            task, info, reading.views.position, nudges,
+            overlaps_of(work, reading, rights, task, sharing)[:DUPLICATES], above,
+            [decision for decision in decisions if decision.reversed_by is None],
+            visible_records(Discovery, reading, rights, ids), list(newest.values()), outdated,
+        )  # fmt: skip
 
 
 def _above(reading: Reading, task: Task) -> Iterator[Task]:
     """The tasks that it depends on, and those that these depend on, the nearest first."""
-    seen, ahead = {task.id}, [task]
+    reached, ahead = {task.id}, [task]
     while ahead:
-        needs = [id for one in ahead for id in (*one.depends_on, *((one.parent,) if one.parent else ()))]
-        fresh = [id for id in dict.fromkeys(needs) if id not in seen][: max(0, FARTHEST + 1 - len(seen))]
-        seen.update(fresh)
-        ahead = [found for found in reading.find_all(fresh) if found is not None]
+        needs = [id for task in ahead for id in (*task.depends_on, *((task.parent,) if task.parent else ()))]
+        fresh = [id for id in dict.fromkeys(needs) if id not in reached][
+            : max(0, FARTHEST + 1 - len(reached))
+        ]
+        reached.update(fresh)
+        ahead = [task for task in reading.find_all(fresh) if task is not None]
         yield from ahead
 
 
@@ -179,28 +205,28 @@ def _affecting(reading: Reading, actor: str, tasks: list[Task]) -> Iterator[str]
             yield id
 
 
-def _newest(work: Work, reading: Reading, rights: Rights, paths: Sequence[str]) -> dict[str, Artifact]:
+def _newest(reading: Reading, rights: Rights, paths: Sequence[str]) -> dict[str, Artifact]:
     """The newest version of each of these artifacts that the reader may see, whatever task it was made for."""
-    found = dict[str, Artifact]()
+    newest = dict[str, Artifact]()
     for path in dict.fromkeys(paths):
         last = reading.views.get("work.paths", reading.work, path_key(reading.work, path))
         id = None if last is None else last["id"]
-        while id is not None and path not in found:
-            for one in work._seen(Artifact, reading, rights, [id]):
-                found[path] = one
+        while id is not None and path not in newest:
+            for artifact in visible_records(Artifact, reading, rights, [id]):
+                newest[path] = artifact
             id = (reading.views.get("work.records", reading.work, id) or {}).get("previous")
-    return found
+    return newest
 
 
 def _by_words(task: Task, sharing: Sharing) -> list[str]:
     """What shares the rarest words with the task, the best first."""
-    found = dict[str, float]()
+    scores = dict[str, float]()
     for word in words_of(task.title, task.description):
-        known = sharing.of(word)
-        for kind, id in known:
+        matches = sharing.of(word)
+        for kind, id in matches:
             if kind.startswith("work."):
-                found[id] = found.get(id, 0.0) + 1 / len(known)
-    return sorted(found, key=lambda id: (-found[id], id))[:BY_WORDS]
+                scores[id] = scores.get(id, 0.0) + 1 / len(matches)
+    return sorted(scores, key=lambda id: (-scores[id], id))[:BY_WORDS]
 
 
 def _remembered(session: Session, task: Task, info: WorkInfo, at: At, checks: Checks) -> list[DigestLine]:
@@ -213,18 +239,9 @@ def _remembered(session: Session, task: Task, info: WorkInfo, at: At, checks: Ch
     return remembered_about(session, query, cores, MEMORIES, at, checks)
 
 
-def _lines(
-    info: WorkInfo,
-    task: Task,
-    nudges: list[Nudge],
-    covering: list[Overlap],
-    above: list[Task],
-    decisions: list[Decision],
-    discoveries: list[Discovery],
-    artifacts: list[Artifact],
-    memory: list[DigestLine],
-) -> Iterator[ContextLine]:
+def _lines(material: Material, memory: list[DigestLine]) -> Iterator[ContextLine]:
     """Everything as lines, what matters most first."""
+    task, info = material.task, material.info
     yield _line("Goal", info.id, as_data(info.goal or info.name))
     for constraint in info.constraints:
         yield _line("Constraints", info.id, as_data(constraint))
@@ -232,27 +249,36 @@ def _lines(
     yield _line("Task", task.id, about + (f": {as_data(task.description)}" if task.description else ""))
     for comment in task.comments:
         yield _line("Task", task.id, f"reviewer: {as_data(comment)}")
-    for nudge in nudges:
-        said = f"[{nudge.priority}] {as_data(nudge.text)} (from {as_name(nudge.by)})"
-        yield _line("Nudges", nudge.id, said, nudge)
-    for other in covering:
-        said = f"[{other.kind}, {other.status}] {as_data(other.text)} ({as_name(other.id)}: {as_data(other.why)})"
-        yield _line("May be done already", other.id, said, other)
-    for one in above:
-        result = as_data(one.result.summary) if one.result and one.result.summary else one.status
-        yield _line("Done before", one.id, f"{as_data(one.title)}: {result}", one)
-    for decision in decisions:
+    for nudge in material.nudges:
+        text = f"[{nudge.priority}] {as_data(nudge.text)} (from {as_name(nudge.by)})"
+        yield _line("Nudges", nudge.id, text, nudge)
+    for other in material.overlaps:
+        text = f"[{other.kind}, {other.status}] {as_data(other.text)} ({as_name(other.id)}: {as_data(other.why)})"
+        yield _line("May be done already", other.id, text, other)
+    for earlier in material.above:
+        result = (
+            as_data(earlier.result.summary) if earlier.result and earlier.result.summary else earlier.status
+        )
+        yield _line("Done before", earlier.id, f"{as_data(earlier.title)}: {result}", earlier)
+    for decision in material.decisions:
         why = f", because {as_data(decision.rationale)}" if decision.rationale else ""
-        said = f"{as_data(decision.question)} {as_data(decision.choice)}{why} ({as_name(decision.by)})"
-        yield _line("Decisions", decision.id, said, decision)
-    for discovery in discoveries:
-        said = f"[{discovery.type}] {as_data(discovery.text)} ({as_name(discovery.by)})"
-        yield _line("Discoveries", discovery.id, said, discovery)
-    for artifact in artifacts:
-        said = f"{as_name(artifact.path)} v{artifact.version}"
-        yield _line("Artifacts", artifact.id, f"{said} {as_data(artifact.description)}".rstrip(), artifact)
-    for known in memory:
-        yield ContextLine(known.id, "Memory", known.before, known.text, known.after, about=known)
+        text = f"{as_data(decision.question)} {as_data(decision.choice)}{why} ({as_name(decision.by)})"
+        yield _line("Decisions", decision.id, text, decision)
+    for discovery in material.discoveries:
+        text = f"[{discovery.type}] {as_data(discovery.text)} ({as_name(discovery.by)})"
+        yield _line("Discoveries", discovery.id, text, discovery)
+    for artifact in material.artifacts:
+        text = f"{as_name(artifact.path)} v{artifact.version}"
+        yield _line("Artifacts", artifact.id, f"{text} {as_data(artifact.description)}".rstrip(), artifact)
+    for memory_line in memory:
+        yield ContextLine(
+            memory_line.id,
+            "Memory",
+            memory_line.before,
+            memory_line.text,
+            memory_line.after,
+            about=memory_line,
+        )
 
 
 def _line(section: str, id: str, text: str, about: Any = None) -> ContextLine:
@@ -262,7 +288,7 @@ def _line(section: str, id: str, text: str, about: Any = None) -> ContextLine:
 def _text(lines: Sequence[ContextLine]) -> str:
     parts = list[str]()
     for section in SECTIONS:
-        own = [one.line for one in lines if one.kind == section]
+        own = [line.line for line in lines if line.kind == section]
         if own:
             parts.append("\n".join([f"## {section}", *own]))
     return "\n\n".join(parts) + ("\n" if parts else "")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import BadInput, shown
+from .info import WorkInfo
 from .tasks import Task
-from .transaction import WorkInfo
 
 COLOURS = {
     "pending": "#e8e8e8", "assigned": "#cfe2ff", "in_progress": "#9ec5fe", "blocked": "#f8d7da", "review": "#fff3cd",
@@ -18,22 +18,22 @@ FORMATS = ("mermaid", "dot")
 def longest_chain(tasks: Sequence[Task]) -> list[Task]:
     """The longest chain of open tasks that wait for each other, the first to be done first. Of chains as long as each
     other, the one of the oldest tasks."""
-    open = {one.id: one for one in tasks if not one.final}
+    open = {task.id: task for task in tasks if not task.final}
     before: dict[str, str | None] = {}
     length: dict[str, int] = {}
-    for task in sorted(open.values(), key=lambda one: one.number):
+    for task in sorted(open.values(), key=lambda task: task.number):
         stack = [task]
         while stack:
-            one = stack[-1]
-            needs = [open[id] for id in one.depends_on if id in open]
+            top = stack[-1]
+            needs = [open[id] for id in top.depends_on if id in open]
             ahead = [need for need in needs if need.id not in length]
             if ahead:
                 stack += ahead
                 continue
             stack.pop()
             best = max(needs, key=lambda need: (length[need.id], -need.number), default=None)
-            length[one.id] = 1 if best is None else length[best.id] + 1
-            before[one.id] = None if best is None else best.id
+            length[top.id] = 1 if best is None else length[best.id] + 1
+            before[top.id] = None if best is None else best.id
     if not length:
         return []
     at: str | None = max(length, key=lambda id: (length[id], -open[id].number))
@@ -51,35 +51,35 @@ def drawn(info: WorkInfo, tasks: Sequence[Task], format: str) -> str:
 
 
 def _mermaid(info: WorkInfo, tasks: Sequence[Task]) -> str:
-    numbers = {one.id: one.number for one in tasks}
+    numbers = {task.id: task.number for task in tasks}
     lines = [f"%% {_plain(info.name)}", "flowchart LR"]
-    lines += [f'    t{one.number}["{_label(one)}"]:::{one.status}' for one in tasks]
+    lines += [f'    t{task.number}["{_label(task)}"]:::{task.status}' for task in tasks]
     lines += [
-        f"    t{numbers[id]} --> t{one.number}" for one in tasks for id in one.depends_on if id in numbers
+        f"    t{numbers[id]} --> t{task.number}" for task in tasks for id in task.depends_on if id in numbers
     ]
-    used = dict.fromkeys(one.status for one in tasks)
+    used = dict.fromkeys(task.status for task in tasks)
     lines += [f"    classDef {status} fill:{COLOURS[status]},stroke:#666" for status in used]
     return "\n".join(lines) + "\n"
 
 
 def _dot(info: WorkInfo, tasks: Sequence[Task]) -> str:
-    numbers = {one.id: one.number for one in tasks}
+    numbers = {task.id: task.number for task in tasks}
     lines = [f'digraph "{_plain(info.name)}" {{', "    rankdir=LR; node [shape=box, style=filled];"]
     lines += [
-        f'    t{one.number} [label="{_label(one)}", fillcolor="{COLOURS[one.status]}"];' for one in tasks
+        f'    t{task.number} [label="{_label(task)}", fillcolor="{COLOURS[task.status]}"];' for task in tasks
     ]
     lines += [
-        f"    t{numbers[id]} -> t{one.number};" for one in tasks for id in one.depends_on if id in numbers
+        f"    t{numbers[id]} -> t{task.number};" for task in tasks for id in task.depends_on if id in numbers
     ]
     return "\n".join([*lines, "}"]) + "\n"
 
 
 def _label(task: Task) -> str:
-    who = f" ({_plain(task.assigned_to)})" if task.assigned_to else ""
-    return f"{_plain(task.title)}{who}"
+    holder = f" ({_plain(task.assigned_to)})" if task.assigned_to else ""
+    return f"{_plain(task.title)}{holder}"
 
 
 def _plain(text: str) -> str:
     """Text that no drawing language takes for anything else."""
-    kept = "".join(one if one.isalnum() or one in " .,:+-/_()" else " " for one in text)
+    kept = "".join(letter if letter.isalnum() or letter in " .,:+-/_()" else " " for letter in text)
     return " ".join(kept.split())[:80] or "untitled"

@@ -15,6 +15,16 @@ from ..errors import BadInput, Conflict, Cycle, Erased, TooLarge, shown
 from ..ledger.checks import check_name
 from ..ledger.encoding import decode, encode_payload
 from ..ledger.events import new_id
+from .checks import (
+    checked_flag,
+    checked_metadata,
+    checked_policy,
+    checked_priority,
+    checked_role,
+    checked_text,
+    id_of,
+    names,
+)
 from .kinds import (
     ADDED,
     ANSWERED,
@@ -29,18 +39,7 @@ from .kinds import (
     RESOLVED,
     UNBLOCKED,
 )
-from .tasks import (
-    Task,
-    check_is,
-    checked_flag,
-    checked_metadata,
-    checked_policy,
-    checked_priority,
-    checked_role,
-    checked_text,
-    placed,
-    waiting_less,
-)
+from .tasks import Task, check_is, placed, waiting_less
 from .transaction import WorkTransaction, command, given_back, moved
 
 DEPENDENTS = ("block", "cancel", "free")
@@ -110,20 +109,6 @@ def new_task(fields: Mapping[str, Any]) -> NewTask:
     )
 
 
-def id_of(task: object) -> str:
-    """The id of a task that is given as it is, or by its id."""
-    return task.id if isinstance(task, Task) else check_name("a task", task)
-
-
-def names(field: str, given: object) -> tuple[str, ...]:
-    """The ids of a list of tasks, each once."""
-    if given is None:
-        return ()
-    if isinstance(given, str | Task) or not isinstance(given, Sequence):
-        raise BadInput(f"{field} {shown(given)} is not a list: give the ids of tasks, such as [task.id]")
-    return tuple(dict.fromkeys(id_of(one) for one in given))
-
-
 # adding
 
 
@@ -135,43 +120,43 @@ def decide_add(tx: WorkTransaction, tasks: tuple[NewTask, ...]) -> list[Task]:
 
 
 def add(tx: WorkTransaction, tasks: Sequence[NewTask]) -> list[Task]:
-    known = [tx.find(one.id) if one.given_id else None for one in tasks]
-    if all(known):
-        return [_same(tx, new, old) for new, old in zip(tasks, known, strict=True) if old]
+    before = [tx.find(task.id) if task.given_id else None for task in tasks]
+    if all(before):
+        return [_same(tx, new, old) for new, old in zip(tasks, before, strict=True) if old]
     tx.need_open()
     total, most = tx.counts.get("tasks", 0), tx.info.limits.max_tasks
     if total + len(tasks) > most:
         raise TooLarge(
             f"this work has {total:,} tasks, and its limit is {most:,}: begin another work, or raise max_tasks"
         )
-    for new, old in zip(tasks, known, strict=True):
+    for new, old in zip(tasks, before, strict=True):
         if old is not None:
             raise Conflict(f"there is a task {new.id!r} already: choose another id, or none")
         if tx.overlay.get("work.ids", new.id) is not None:  # in another work, which need not be known here
             raise Conflict(f"the id {new.id!r} cannot be used here: choose another one, or none")
-    numbers = {one.id: total + place for place, one in enumerate(tasks)}
+    numbers = {task.id: total + place for place, task in enumerate(tasks)}
     if len(numbers) < len(tasks):
         raise BadInput("two tasks of the batch have the same id: give each its own, or none")
     _check_batch(tasks, numbers)
-    for one in tasks:
-        if one.parent is not None and one.parent not in numbers:
-            tx.task(one.parent)
+    for task in tasks:
+        if task.parent is not None and task.parent not in numbers:
+            tx.task(task.parent)
     _check_room(tx, tasks)
-    within = {id for one in tasks for id in one.depends_on}
-    for one in tasks:
-        _added(tx, one, numbers, one.id in within)
-    for one in tasks:  # now that all of them are known, a cycle by way of them is seen
-        for id in one.blocks:
-            link(tx, tx.task(id), [one.id])
+    within = {id for task in tasks for id in task.depends_on}
+    for task in tasks:
+        _added(tx, task, numbers, task.id in within)
+    for task in tasks:  # now that all of them are known, a cycle by way of them is seen
+        for id in task.blocks:
+            link(tx, tx.task(id), [task.id])
     return [tx.numbered(number) for number in numbers.values()]
 
 
 def _check_room(tx: WorkTransaction, tasks: Sequence[NewTask]) -> None:
     """No task may be waited for by more than its limit."""
-    more = Counter(id for one in tasks for id in one.depends_on)
+    more = Counter(id for task in tasks for id in task.depends_on)
     for id, count in more.items():
-        known = tx.find(id)
-        check_room(tx, id, count + (0 if known is None else len(tx.dependents(known))))
+        task = tx.find(id)
+        check_room(tx, id, count + (0 if task is None else len(tx.dependents(task))))
 
 
 def check_room(tx: WorkTransaction, id: str, count: int) -> None:
@@ -227,17 +212,14 @@ def _added(tx: WorkTransaction, new: NewTask, numbers: Mapping[str, int], is_nee
         tx.need_member(new.assigned_to)
     waiting = [id for id, task in needs.items() if task is None or not task.satisfied]
     open = [task for task in needs.values() if task is not None and not task.satisfied]
-    edges = [
-        [numbers[id] if task is None else task.number, numbers[new.id]]
-        for id, task in needs.items()
-        if task is None or not task.satisfied
-    ]
     approval = new_id() if new.risk else None
+    waits_for: list[int | str] = [numbers[id] if id in numbers else tx.task(id).number for id in waiting]
+    waits_for += [] if approval is None else [approval]
     task = placed(
         Task(
             new.id, tx.work, numbers[new.id], new.title, new.description,
             status="pending" if new.assigned_to is None else "assigned", priority=new.priority,
-            depends_on=new.depends_on, waits=len(waiting) + (approval is not None), needs_review=new.needs_review,
+            depends_on=new.depends_on, waits=len(waits_for), needs_review=new.needs_review,
             for_role=new.for_role, for_agent=new.assigned_to, assigned_to=new.assigned_to,
             on_failure=new.on_failure, metadata=new.metadata, by=tx.act.by, approval=approval, parent=new.parent,
             needed=is_needed,
@@ -245,7 +227,7 @@ def _added(tx: WorkTransaction, new: NewTask, numbers: Mapping[str, int], is_nee
     )  # fmt: skip
     joins = {} if new.assigned_to is None else tx.joined(new.assigned_to)
     blocks: dict[str, Any] = {"blocks": list(new.blocks)} if new.blocks else {}
-    added = tx.tell(ADDED, (None, task), *needed(open), edges=edges, **blocks, **joins)
+    added = tx.tell(ADDED, (None, task), *needed(open), waits_for=waits_for, **blocks, **joins)
     if approval is not None:
         said = {"action": new.title, "risk": new.risk}
         tx.note(
@@ -267,16 +249,16 @@ def _number(task: Task) -> int:
 
 def _check_possible(tasks: Sequence[Task]) -> None:
     """What was cancelled is never done: who waited for it would wait for ever."""
-    for one in tasks:
-        if one.status == "cancelled" and not one.satisfied:
+    for task in tasks:
+        if task.status == "cancelled" and not task.satisfied:
             raise Conflict(
-                f"task {one.id!r} was cancelled and will never be done: leave it out, or depend on what took its place"
+                f"task {task.id!r} was cancelled and will never be done: leave it out, or depend on what took its place"
             )
 
 
 def _check_batch(tasks: Sequence[NewTask], numbers: Mapping[str, int]) -> None:
     """No task of a batch may wait for itself by way of others of the batch."""
-    ahead = {one.id: [id for id in one.depends_on if id in numbers] for one in tasks}
+    ahead = {task.id: [id for id in task.depends_on if id in numbers] for task in tasks}
     state: dict[str, int] = {}
     for first in ahead:
         path, stack = [first], [iter(ahead[first])]
@@ -312,40 +294,42 @@ def link(tx: WorkTransaction, task: Task, on: Sequence[str]) -> Task:
         raise Conflict(
             f"task {task.id!r} is {task.status}: let its holder block it on what it has found, with claim.block(…)"
         )
-    edges, waits, needs = new_edges(tx, task, on)
-    if not edges:
+    waits_for = newly_needed(tx, task, on)
+    if not waits_for:
         return task
+    waits = task.waits + len(waits_for)
     after = placed(replace(task, waits=waits, depends_on=tuple(dict.fromkeys((*task.depends_on, *on)))))
-    tx.tell(LINKED, (task, after), *needs, edges=edges)
+    tx.tell(LINKED, (task, after), *needed(waits_for), waits_for=numbers_of(waits_for))
     return after
 
 
-def new_edges(
-    tx: WorkTransaction, task: Task, on: Sequence[str]
-) -> tuple[list[list[int]], int, list[tuple[Task, Task]]]:
-    """The edges that are new, how many things the task waits for with them, and the tasks that are needed now. Raises
-    Cycle."""
+def newly_needed(tx: WorkTransaction, task: Task, on: Sequence[str]) -> list[Task]:
+    """The tasks among these that a task does not wait for yet, and has to. Raises Cycle."""
     new = [tx.task(id) for id in dict.fromkeys(on) if id not in task.depends_on]
     _check_possible(new)
-    for one in new:
-        path = _path_up(tx, one, task)
+    for other in new:
+        path = _path_up(tx, other, task)
         if path is not None:
             raise Cycle([task.id, *path])
-    open = [one for one in new if not one.satisfied]
-    for one in open:
-        check_room(tx, one.id, len(tx.dependents(one)) + 1)
-    return [[one.number, task.number] for one in open], task.waits + len(open), needed(open)
+    open = [task for task in new if not task.satisfied]
+    for other in open:
+        check_room(tx, other.id, len(tx.dependents(other)) + 1)
+    return open
+
+
+def numbers_of(tasks: Sequence[Task]) -> list[int]:
+    return [task.number for task in tasks]
 
 
 def needed(tasks: Sequence[Task]) -> list[tuple[Task, Task]]:
     """Those of these tasks that nothing waited for so far, and what they are now that something does."""
-    return [(one, replace(one, needed=True)) for one in sorted(tasks, key=_number) if not one.needed]
+    return [(task, replace(task, needed=True)) for task in sorted(tasks, key=_number) if not task.needed]
 
 
 def _path_up(tx: WorkTransaction, start: Task, wanted: Task) -> list[str] | None:
     """How one task depends on another, if it does."""
     came: dict[int, int | None] = {start.number: None}
-    ahead, seen = [start], {start.number: start.id}
+    ahead, ids = [start], {start.number: start.id}
     if start.number != wanted.number and not tx.dependents(wanted):
         return None
     while ahead:
@@ -353,13 +337,13 @@ def _path_up(tx: WorkTransaction, start: Task, wanted: Task) -> list[str] | None
         if task.number == wanted.number:
             path, at = list[str](), task.number
             while at is not None:
-                path.append(seen[at])
+                path.append(ids[at])
                 at = came[at]  # type: ignore[assignment]
             return path[::-1]
         for id in task.depends_on:
             above = tx.task(id)
             if above.number not in came and not above.final:
-                came[above.number], seen[above.number] = task.number, above.id
+                came[above.number], ids[above.number] = task.number, above.id
                 ahead.append(above)
     return None
 
@@ -373,10 +357,10 @@ def decide_unlink(tx: WorkTransaction, task: str, on: tuple[str, ...]) -> Task:
     gone = [tx.task(id) for id in on if id in before.depends_on]
     if not gone:
         return before
-    waits = before.waits - sum(not one.satisfied for one in gone)
+    open = [task for task in gone if not task.satisfied]
     kept = tuple(id for id in before.depends_on if id not in on)
-    after = waiting_less(replace(before, depends_on=kept), waits)
-    tx.tell(LINKED, (before, after), unlinked=[[one.number, before.number] for one in gone])
+    after = waiting_less(replace(before, depends_on=kept), before.waits - len(open))
+    tx.tell(LINKED, (before, after), free_of=numbers_of(open))
     return tx.task(task)
 
 
@@ -391,7 +375,7 @@ def decide_assign(tx: WorkTransaction, task: str, agent: str) -> Task:
     if before.status == "assigned" and before.assigned_to == agent:
         return before
     tx.need_member(agent)
-    avoid = tuple(one for one in before.avoid if one != agent)
+    avoid = tuple(name for name in before.avoid if name != agent)
     after = moved(before, *path, for_agent=agent, assigned_to=agent, avoid=avoid)
     tx.tell(ASSIGNED, (before, after), **tx.joined(agent))
     return tx.task(task)
@@ -433,11 +417,10 @@ def decide_unblock(tx: WorkTransaction, task: str) -> Task:
     before = tx.task(task)
     check_is(before, "blocked", "pending", "only what is blocked is unblocked")
     above = [tx.task(id) for id in before.depends_on]
-    gone = [one for one in above if one.status == "cancelled" and not one.satisfied]
-    kept = tuple(one.id for one in above if one not in gone)
+    gone = [task for task in above if task.status == "cancelled" and not task.satisfied]
+    kept = tuple(task.id for task in above if task not in gone)
     after = given_back(before, reason="", depends_on=kept, waits=before.waits - len(gone))
-    without: dict[str, Any] = {"unlinked": [[one.number, before.number] for one in gone]} if gone else {}
-    tx.tell(UNBLOCKED, (before, after), **without)
+    tx.tell(UNBLOCKED, (before, after), free_of=numbers_of(gone))
     return tx.task(task)
 
 
@@ -456,14 +439,14 @@ def cancel(
     ahead = _cancelled(tx, task, reason, dependents, parents)[::-1]
     while ahead:
         number, above = ahead.pop()
-        below, told = tx.numbered(number), f"it depends on {above}, which was cancelled"
+        below, why = tx.numbered(number), f"it depends on {above}, which was cancelled"
         if dependents == "cancel" and not below.final:
-            ahead += _cancelled(tx, below, told, dependents)[::-1]
+            ahead += _cancelled(tx, below, why, dependents)[::-1]
         elif below.status in ("pending", "assigned"):
             path = ("pending", "blocked") if below.status == "assigned" else ("blocked",)
-            tx.tell(BLOCKED, (below, moved(below, *path, reason=told, assigned_to=None)))
+            tx.tell(BLOCKED, (below, moved(below, *path, reason=why, assigned_to=None)))
         elif below.status == "blocked" and not below.reason:
-            tx.tell(BLOCKED, (below, replace(below, reason=told)))
+            tx.tell(BLOCKED, (below, replace(below, reason=why)))
 
 
 def _cancelled(
@@ -474,8 +457,8 @@ def _cancelled(
     if task.status == "in_progress":
         tx.let_go(task)
     frees = tx.freeing(task) if dependents == "free" else []
-    told = tx.tell(CANCELLED, (task, after), *frees, parents=parents)
-    settle(tx, task, f"the task was cancelled: {reason}", (ASKED, ESCALATED), told.id)
+    cancelled = tx.tell(CANCELLED, (task, after), *frees, parents=parents)
+    settle(tx, task, f"the task was cancelled: {reason}", (ASKED, ESCALATED), cancelled.id)
     return [] if dependents == "free" else [(number, task.id) for number in tx.dependents(task)]
 
 
@@ -505,7 +488,7 @@ def answer_record(
     fields = {"status": status, "resolved_by" if escalation else "answered_by": tx.act.by, "answer": answer}
     waits = "escalation" if escalation else "approval"
     tx.note(
-        RESOLVED if escalation else ANSWERED, said, updates=[(one, fields) for one in (id, *also)],
+        RESOLVED if escalation else ANSWERED, said, updates=[(record, fields) for record in (id, *also)],
         settles=[] if row["kind"] == DECIDED else [(waits, id, row["position"])], about=id, verdict=status, id=answer,
         parents=parents,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,26 +17,31 @@ from ..ledger.checks import check_call, check_path, check_text
 from ..ledger.erase import EraseRequest
 from ..verbs import verb
 from .capability import EVERY
-from .graph import DEPENDENTS, id_of, names
-from .kinds import DECIDED
-from .records import RECORDS, Approval, Decision, checked, record_id
-from .tasks import (
-    Task,
+from .checks import (
+    checked,
     checked_flag,
     checked_metadata,
     checked_policy,
     checked_priority,
     checked_role,
     checked_text,
+    id_of,
+    names,
     required_text,
     texts,
 )
-from .transaction import WorkInfo, checked_limits, checked_settings
+from .graph import DEPENDENTS
+from .info import WorkInfo, checked_limits, checked_settings
+from .kinds import DECIDED
+from .records import RECORDS, Approval, Decision, record_id
+from .tasks import Task
 
 if TYPE_CHECKING:
     from ..ledger.ledger import At, Progress
     from .radar import Overlap
     from .verbs import Work
+
+log = logging.getLogger("commonplace")
 
 AT_ONCE = 500
 EDITABLE: dict[str, Callable[[str, Any], Any]] = {
@@ -56,6 +62,10 @@ class TaskHandle:
     def __init__(self, work: Work, task: str | Task) -> None:
         self._work, self.id = work, id_of(task)
 
+    def _do(self, command: str, by: str | None, **fields: Any) -> Task:
+        task: Task = self._work._do(command, by, task=self.id, **fields)
+        return task
+
     @verb
     def info(self, at: At = None) -> Task:
         """The task as of `at`. Raises NotFound."""
@@ -67,29 +77,25 @@ class TaskHandle:
         """Let a task wait for others, too. What would make tasks wait for each other is refused, with the cycle.
 
         `on` are the ids of the tasks to wait for."""
-        found: Task = self._work._do("link", by, task=self.id, on=names("on", on))
-        return found
+        return self._do("link", by, on=names("on", on))
 
     @verb
     def remove_dependencies(self, *, on: Sequence[str | Task], by: str | None = None) -> Task:
         """Let a task no longer wait for others.
 
         `on` are the ids of the tasks to wait for no longer."""
-        found: Task = self._work._do("unlink", by, task=self.id, on=names("on", on))
-        return found
+        return self._do("unlink", by, on=names("on", on))
 
     @verb
     def assign(self, agent: str, *, by: str | None = None) -> Task:
         """Give a task to one agent, whatever its role, which then claims it; nobody else does, also when the agent
         has died or failed, until it is assigned to another one or unassigned."""
-        found: Task = self._work._do("assign", by, task=self.id, agent=check_actor(agent))
-        return found
+        return self._do("assign", by, agent=check_actor(agent))
 
     @verb
     def unassign(self, *, by: str | None = None) -> Task:
         """Let those claim a task again that was assigned whom it was for before: its role, or anybody."""
-        found: Task = self._work._do("unassign", by, task=self.id)
-        return found
+        return self._do("unassign", by)
 
     @verb
     def edit(self, *, by: str | None = None, **fields: Any) -> Task:
@@ -98,28 +104,24 @@ class TaskHandle:
         if stray:
             raise BadInput(f"{stray[0]!r} of a task is not changed like this: {', '.join(EDITABLE)} can be")
         new = {name: EDITABLE[name](name, value) for name, value in fields.items()}
-        found: Task = self._work._do("edit", by, task=self.id, fields=new)
-        return found
+        return self._do("edit", by, fields=new)
 
     @verb
     def block(self, reason: str, *, by: str | None = None) -> Task:
         """Say that a task cannot go on. Its holder, if it has one, loses it."""
-        found: Task = self._work._do("block", by, task=self.id, reason=required_text("reason", reason))
-        return found
+        return self._do("block", by, reason=required_text("reason", reason))
 
     @verb
     def unblock(self, *, by: str | None = None) -> Task:
         """Let a task go on that was blocked, once all is done that it waits for. What was cancelled it no longer waits
         for."""
-        found: Task = self._work._do("unblock", by, task=self.id)
-        return found
+        return self._do("unblock", by)
 
     @verb
     def retry(self, *, by: str | None = None) -> Task:
         """Let a failed task be done once more, by those it is for. Its failures are counted anew, and its open
         escalations are resolved."""
-        found: Task = self._work._do("retry", by, task=self.id)
-        return found
+        return self._do("retry", by)
 
     @verb
     def cancel(self, *, reason: str, dependents: str = "block", by: str | None = None) -> Task:
@@ -127,19 +129,15 @@ class TaskHandle:
         goes on without it (`"free"`).
 
         `dependents` is what becomes of tasks that wait for it: block, cancel or free."""
-        what = checked("way with dependents", dependents, DEPENDENTS)
-        found: Task = self._work._do(
-            "cancel", by, task=self.id, reason=required_text("reason", reason), dependents=what
-        )
-        return found
+        checked("way with dependents", dependents, DEPENDENTS)
+        return self._do("cancel", by, reason=required_text("reason", reason), dependents=dependents)
 
     @verb
     def assign_review(self, reviewer: str, *, by: str | None = None) -> Task:
         """Let one agent review a task, whatever its role.
 
         `reviewer` is the one who is to review it."""
-        found: Task = self._work._do("assign_review", by, task=self.id, reviewer=check_actor(reviewer))
-        return found
+        return self._do("assign_review", by, reviewer=check_actor(reviewer))
 
     @verb
     def radar(self, *, at: At = None) -> list[Overlap]:
@@ -200,8 +198,8 @@ class WorkManagement:
         info = self._work.info()
         if info.open:
             raise Conflict(f"the work {info.name!r} is {info.status}: complete or abandon it first")
-        own = (one for one in self._work._ledger.events(kinds=EVERY) if not one.erased)
-        ids = [one.id for one in own if one.payload["work"] == self._work.id]
+        events = (event for event in self._work._ledger.events(kinds=EVERY) if not event.erased)
+        ids = [event.id for event in events if event.payload["work"] == self._work.id]
         for start in range(0, len(ids), AT_ONCE):
             part = tuple(ids[start : start + AT_ONCE])
             request = EraseRequest(part, OWNER, check_text("reason", reason), False)
@@ -217,10 +215,10 @@ class WorkManagement:
 
         `to` is the file to write."""
         tasks = self._work.tasks(at=at)
-        told: dict[str, Any] = {"work": self._work.info(at), "tasks": tasks}
-        told |= {kind.listed_as: self._work.records(name, at=at) for name, kind in RECORDS.items()}
-        told["contributions"] = self._work.contributions(at=at)
-        plain = msgspec.json.encode(msgspec.to_builtins(told), order="sorted")
+        parts: dict[str, Any] = {"work": self._work.info(at), "tasks": tasks}
+        parts |= {kind.listed_as: self._work.records(name, at=at) for name, kind in RECORDS.items()}
+        parts["contributions"] = self._work.contributions(at=at)
+        plain = msgspec.json.encode(parts, order="sorted")
         file = check_path("to", to)
         try:
             with new_file(file, self._work._session.services.beside) as out:
@@ -245,9 +243,9 @@ class WorkManagement:
 
         `limits` is how much there may be of it: max_tasks, max_agents. `on_failure` is retry, reassign, escalate,
         skip or abort, or a mapping with policy, retries, backoff and then."""
-        said: dict[str, Any] = {} if goal is None else {"goal": checked_text("goal", goal)}
+        words: dict[str, Any] = {} if goal is None else {"goal": checked_text("goal", goal)}
         if constraints is not None:
-            said["constraints"] = texts("constraints", constraints)
+            words["constraints"] = texts("constraints", constraints)
         fields: dict[str, Any] = {}
         if limits is not None:
             checked_limits(limits)
@@ -256,11 +254,13 @@ class WorkManagement:
             fields["on_failure"] = msgspec.to_builtins(checked_policy(on_failure))
         if settings:
             fields["settings"] = checked_settings(settings)
-        info: WorkInfo = self._work._do("change", by, status=None, said=said, fields=fields)
+        info: WorkInfo = self._work._do("change", by, status=None, said=words, fields=fields)
+        if settings and info.advice:
+            log.warning("the work %s: %s", info.name, info.advice)
         return info
 
-    def _change(self, status: str | None, by: str | None, **said: str) -> WorkInfo:
-        words = {name: checked_text(name, text) for name, text in said.items()}
+    def _change(self, status: str, by: str | None, **texts: str) -> WorkInfo:
+        words = {name: checked_text(name, text) for name, text in texts.items()}
         info: WorkInfo = self._work._do("change", by, status=status, said=words, fields={})
         return info
 
@@ -286,8 +286,8 @@ class Approvals:
 
         `action` is what is to be allowed. `risk` is what may go wrong. `decision` is the id of a decision that it is
         about."""
-        given = {"action": action, "risk": risk, "decision": decision}
-        return self._work._record(Approval, given, by, task=task)
+        values = {"action": action, "risk": risk, "decision": decision}
+        return self._work._record(Approval, values, by, task=task)
 
     @verb
     def grant(

@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
-from ..access.rights import OWNER
 from ..errors import CommonplaceError, Conflict, Fenced
-from .people import lead_lease, steps_of
+from .checks import seconds
+from .info import WorkInfo
+from .people import lead_lease, next_step
+from .reading import READY_FOR_MANY
 from .records import Escalation, Nudge, nudge_for, record_of
 from .tasks import Task
-from .transaction import READY_FOR_MANY, WorkInfo, info_of
-from .verbs import Work, seconds
+from .verbs import Work
 
 if TYPE_CHECKING:
-    from .transaction import Reading
+    from .reading import Reading
 
 log = logging.getLogger("commonplace")
 
@@ -68,11 +69,10 @@ class Lead:
         if held.fence != self.fence or held.holder != self.agent:
             raise Fenced(f"{self.agent!r} no longer leads this work: {held.holder!r} has taken over")
 
-    def _check(self, info: WorkInfo | None) -> None:
+    def _check(self, info: WorkInfo) -> None:
         """Raises Fenced once somebody else leads."""
-        if info is None or info.led != self.fence:
-            now = None if info is None else info.leader
-            raise Fenced(f"{self.agent!r} no longer leads this work: {now!r} has taken over")
+        if info.led != self.fence:
+            raise Fenced(f"{self.agent!r} no longer leads this work: {info.leader!r} has taken over")
 
     def resign(self) -> None:
         """Let somebody else lead at once."""
@@ -84,17 +84,17 @@ class Lead:
         Raises Fenced if somebody else has taken the lead."""
         while True:
             with self.work._reading(None) as (reading, _):
-                self._check(info_of(reading.views, self.work.id))
-                places = steps_of(reading, limit=1)
-                step = self._step(reading, places[0]) if places else None
+                self._check(reading.info)
+                place = next_step(reading)
+                step = None if place is None else self._step(reading, place)
             if step is not None:
                 return step
-            if not places:
+            if place is None:
                 break
-            self._handled(places[0])  # there is nothing left to deal with
+            self._handled(place)  # there is nothing left to deal with
         self.work._look_after(None)
         with self.work._reading(None) as (reading, _):
-            self._check(info_of(reading.views, self.work.id))
+            self._check(reading.info)
             ready = (reading.numbered(number) for number in reading.members(READY_FOR_MANY))
             return self._offer("ready", ready) or self._offer("stuck", self._stuck(reading))
 
@@ -117,8 +117,8 @@ class Lead:
         if row is None or not row["said"]:
             return None
         if order == 0:
-            told = nudge_for(reading, self.work._actor, {**row, "id": id})
-            return LeadStep("nudge", id, nudge=told, place=place)
+            nudge = nudge_for(reading, self.work._actor, {**row, "id": id})
+            return LeadStep("nudge", id, nudge=nudge, place=place)
         task = reading.find(row["task"]) if row.get("task") else None
         if row.get("status") != "open":
             return None
@@ -127,7 +127,7 @@ class Lead:
     @staticmethod
     def _stuck(reading: Reading) -> list[Task]:
         """Tasks that nobody does anything about: blocked for a reason, or failed for good."""
-        blocked = [one for one in reading.listed("blocked") if one.reason]
+        blocked = [task for task in reading.listed("blocked") if task.reason]
         return [*blocked, *reading.listed("failed")]
 
     def handled(self, step: LeadStep) -> None:
@@ -139,15 +139,15 @@ class Lead:
             self._handled(step.place)
 
     def _handled(self, place: tuple[int, int, str]) -> None:
-        self.work._do("handled", self.agent if self.work._actor == OWNER else None, step=place)
+        self.work._do("handled", self.agent, step=place)
 
     @contextmanager
     def step(self) -> Iterator[LeadStep | None]:
         """The next step; it counts as handled when the block ends without an exception."""
-        found = self.next()
-        yield found
-        if found is not None:
-            self.handled(found)
+        step = self.next()
+        yield step
+        if step is not None:
+            self.handled(step)
 
     def wait(self, timeout: float = 1.0) -> None:
         """Sleep until something happens in the book, or for so many seconds, and stay in the lead."""
@@ -205,8 +205,8 @@ def _finished(work: Work) -> bool:
     from .worker import over
 
     with work._reading(None) as (reading, _):
-        waiting = steps_of(reading, limit=1)
-    return over(work) and not (waiting and work.info().open)
+        step = next_step(reading)
+    return over(work) and not (step and work.info().open)
 
 
 def _led(lead: Lead, handler: Callable[[Lead, LeadStep], Any], until: str, stopped: threading.Event) -> int:

@@ -16,9 +16,10 @@ from ..ledger.overlay import Overlay
 from ..memory.cores import Core, no_core
 from ..memory.cores import may_know as may_know_core
 from .graph import NewTask, add
+from .info import WORK_MOVES, WorkInfo, info_of, may_know
 from .kinds import CREATED
 from .tasks import FINAL, STATUSES
-from .transaction import WORK_MOVES, Act, WorkInfo, WorkTransaction, command, info_of, may_know
+from .transaction import Act, WorkTransaction, command
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -34,12 +35,12 @@ def decide_create(overlay: Overlay, act: Act) -> Any:
         if refused:
             return refused
     plan: Plan = act.given["plan"]
-    known = info_of(overlay, act.work)
-    if known is not None:
-        if act.actor != OWNER and not may_know(rights_of(overlay, act.actor), known):
+    info = info_of(overlay, act.work)
+    if info is not None:
+        if act.actor != OWNER and not may_know(rights_of(overlay, act.actor), info):
             raise Conflict(f"the id {act.work!r} cannot be used here: choose another one, or none")
         check_same(overlay.event(overlay.get("work.works", act.work)["event"]), plan.info)
-        return known
+        return info
     for core in plan.info.cores:
         row = overlay.get("memory.cores", core)
         if row is None or not may_know_core(rights_of(overlay, act.actor), msgspec.convert(row, Core)):
@@ -92,20 +93,20 @@ def decide_change(
         fields = {**fields, "status": status}
     if info.status == "archived" and "status" not in fields:
         raise Conflict(f"the work {info.name!r} is archived: it is changed no more")
-    for name, known in (("limits", msgspec.to_builtins(info.limits)), ("settings", info.settings)):
+    for name, before in (("limits", msgspec.to_builtins(info.limits)), ("settings", info.settings)):
         if name in fields:
-            fields = {**fields, name: {**known, **fields[name]}}
+            fields = {**fields, name: {**before, **fields[name]}}
     if fields or said:
         tx.change(said, **fields)
     return info_of(tx.overlay, tx.work) or tx.info
 
 
-def _check_done(tx: WorkTransaction, what: str) -> None:
+def _check_done(tx: WorkTransaction, verb: str) -> None:
     left = {name: count for name, count in tx.counts.items() if count and name in _OPEN}
     if left:
-        told = ", ".join(f"{count:,} {name}" for name, count in left.items())
+        tasks = ", ".join(f"{count:,} {name}" for name, count in left.items())
         raise Conflict(
-            f"the work {tx.info.name!r} cannot be {what}d yet: it has tasks that are {told}. Finish or cancel them"
+            f"the work {tx.info.name!r} cannot be {verb}d yet: it has tasks that are {tasks}. Finish or cancel them"
         )
 
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BadInput, Conflict, shown
+import msgspec
+
+from ..access.rights import rights_of
+from ..errors import BadInput, Conflict, NotFound, shown
 from ..ledger.checks import check_name
 from ..ledger.events import new_id
 from ..verbs import TaskId, verb
+from .capability import EVERY
+from .checks import checked
+from .graph import new_task
+from .info import WORK_MOVES, WorkInfo, info_from, info_of, may_know
+from .lifecycle import Plan, check_same
 from .patterns import tasks_of
-from .verbs import Work, begin, home_of, opened, stale, works_of
+from .verbs import Work
 
 if TYPE_CHECKING:
     from ..ledger.ledger import At
     from ..session import Session
-    from .transaction import WorkInfo
 
-    WorkInfos = list[WorkInfo]
+log = logging.getLogger("commonplace")
 
 
 def work(
@@ -99,4 +107,66 @@ class Works:
         return archived
 
 
+WorkInfos = list[WorkInfo]
 Archived = list[tuple[str, str]]
+
+
+def begin(session: Session, id: str, fields: Mapping[str, Any], by: str | None) -> Work:
+    """Begin a work."""
+    work = Work(session, id)
+    tasks = tuple(new_task(task) for task in fields["tasks"])
+    info: WorkInfo = work._do("create", by, plan=Plan(info_from(id, fields), tasks))
+    if info.advice:
+        log.warning("the work %s: %s", info.name, info.advice)
+    return work
+
+
+def opened(session: Session, id: str, fields: Mapping[str, Any]) -> Work:
+    """The work with an id. If it is said what it was begun with, that must be so."""
+    work = Work(session, id)
+    named = [name for name, value in fields.items() if value]
+    with work._reading(None) as (reading, _):
+        row = reading.views.get("work.works", id)
+    if named:
+        began = session.ledger.event(row["event"])
+        check_same(began, info_from(id, {**fields, "name": "any"}), named)
+    return work
+
+
+def home_of(session: Session, id: str) -> str:
+    """The id of the work that a task or an event belongs to, if the reader may know of it."""
+    with session.ledger.snapshot() as now:
+        where = now.get("work.ids", id)
+        event = session.ledger.event(id) if where is None else None
+        if event is not None and event.kind in EVERY:
+            where = [event.payload["work"]]
+        info = None if where is None else info_of(now, where[0])
+        if info is None or not may_know(rights_of(now, session.actor), info):
+            raise NotFound(
+                f"there is no task {id!r} in this book, and nothing else of a work: look for its id"
+            )
+        return info.id
+
+
+def works_of(session: Session, status: str | None, at: At) -> list[WorkInfo]:
+    if status is not None:
+        checked("status", status, tuple(WORK_MOVES))
+    with session.ledger.snapshot() as now, session.ledger.snapshot(at) as then:
+        rights = [rights_of(views, session.actor) for views in (then, now)]
+        infos = [msgspec.convert(row, WorkInfo) for _, row in then.scan("work.works")]
+    visible = [info for info in infos if all(may_know(right, info) for right in rights)]
+    return [info for info in visible if status in (None, info.status)]
+
+
+def stale(
+    infos: Sequence[WorkInfo], now: datetime, older_than: timedelta | None
+) -> list[tuple[WorkInfo, str]]:
+    """The works that can be put away, and why."""
+    finished = []
+    for info in infos:
+        quiet = now - info.changed_at
+        hours = info.settings.get("auto_archive_hours")
+        limit = older_than if older_than is not None else None if hours is None else timedelta(hours=hours)
+        if limit is not None and info.status in ("completed", "cancelled") and quiet >= limit:
+            finished.append((info, f"{info.status} {quiet.days} days and {quiet.seconds // 3600} hours ago"))
+    return finished

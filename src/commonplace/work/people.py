@@ -7,6 +7,7 @@ from typing import Any
 
 from ..access.rights import Rights
 from ..errors import BadInput, Conflict
+from .info import info_of
 from .kinds import (
     ACKNOWLEDGED,
     COMPLETED,
@@ -18,9 +19,10 @@ from .kinds import (
     LED,
     NUDGED,
 )
+from .reading import Reading
 from .records import ALL, DELIVERIES, ORCHESTRATOR, PRIORITIES
 from .tasks import Task
-from .transaction import Reading, WorkTransaction, command, info_of
+from .transaction import WorkTransaction, command
 
 STEPS = {NUDGED: 0, COMPLETED: 1, FAILED: 2, ESCALATED: 3}
 """In which order the leader is told of what has happened; then come ready tasks, and stuck ones."""
@@ -39,31 +41,37 @@ def decide_take(
     if not only:
         _premises(tx, agent)
     fresh = [
-        one for one in waiting(tx, agent, tx.info.leader == agent, when) if only is None or one["id"] in only
+        nudge
+        for nudge in waiting(tx, agent, tx.info.leader == agent, when)
+        if only is None or nudge["id"] in only
     ]
-    told = in_order([*fresh, *carried(tx, tasks, agent, fresh, only)])
-    if told:
-        numbers = [[one.number, one.id] for one in (tx.task(id) for id in tasks)]
+    nudges = in_order([*fresh, *carried(tx, tasks, agent, fresh, only)])
+    if nudges:
+        numbers = [[task.number, task.id] for task in (tx.task(id) for id in tasks)]
         settles = [
-            (f"nudge:{one['target']}", one["id"], one["position"]) for one in fresh if one["target"] != ALL
+            (f"nudge:{nudge['target']}", nudge["id"], nudge["position"])
+            for nudge in fresh
+            if nudge["target"] != ALL
         ]
         tx.note(
-            DELIVERED, {}, settles=settles, nudges=[one["id"] for one in told], to=agent, tasks=numbers,
+            DELIVERED, {}, settles=settles, nudges=[nudge["id"] for nudge in nudges], to=agent, tasks=numbers,
             labels={"sensitivity": "private"}, **tx.joined(agent),
         )  # fmt: skip
         steps = [
-            [STEPS[NUDGED], one["position"], one["id"]] for one in fresh if one["target"] == ORCHESTRATOR
+            [STEPS[NUDGED], nudge["position"], nudge["id"]]
+            for nudge in fresh
+            if nudge["target"] == ORCHESTRATOR
         ]
         if steps:
-            tx.note(HANDLED, {}, handled=steps, set={})
-    return told
+            tx.note(HANDLED, {}, handled=steps)
+    return nudges
 
 
 def waiting(reading: Any, agent: str, leading: bool, when: str) -> list[dict[str, Any]]:
     """The nudges that an agent has not been told. `when` is what it is doing: taking a turn, being idle (then also
     those that wait for that), or just giving a sign of life (then only what is immediate)."""
     deliveries = {"turn": DELIVERIES[:2], "idle": DELIVERIES, "beat": DELIVERIES[1:2]}[when]
-    found = []
+    nudges = []
     for target in (agent, ALL, *((ORCHESTRATOR,) if leading else ())):
         for (_, _, _, id), _ in reading.views.scan("work.pending", reading.work, f"nudge:{target}"):
             row = reading.views.get("work.records", reading.work, id)
@@ -72,12 +80,12 @@ def waiting(reading: Any, agent: str, leading: bool, when: str) -> list[dict[str
             its_own = row["by"] == agent and target == ALL
             past = "premise" in row and reading.views.get("recall.news", agent, row["premise"]) is None
             if not its_own and not past and reading.views.get("work.told", reading.work, agent, id) is None:
-                found.append({**row, "id": id})
-    return in_order(found)
+                nudges.append({**row, "id": id})
+    return in_order(nudges)
 
 
 def may_see_nudge(reading: Reading, rights: Rights, row: Mapping[str, Any]) -> bool:
-    """A nudge is between whoever says it and whom it is for."""
+    """A nudge is visible to its author and its target."""
     if rights.owner or row["by"] == rights.actor or row["target"] in (rights.actor, ALL):
         return True
     info = info_of(reading.now, reading.work) if row["target"] == ORCHESTRATOR else None
@@ -86,7 +94,7 @@ def may_see_nudge(reading: Reading, rights: Rights, row: Mapping[str, Any]) -> b
 
 def in_order(nudges: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The most urgent first, then the oldest."""
-    return sorted(nudges, key=lambda one: (-PRIORITIES.index(one["priority"]), one["position"]))
+    return sorted(nudges, key=lambda nudge: (-PRIORITIES.index(nudge["priority"]), nudge["position"]))
 
 
 def carried(
@@ -97,13 +105,13 @@ def carried(
     only: Sequence[str] | None,
 ) -> list[dict[str, Any]]:
     """What another holder of these tasks was told and did not acknowledge, beside what is fresh."""
-    known = {one["id"] for one in fresh}
-    every = {one["id"]: one for id in tasks for one in _carried(reading, reading.task(id), agent)}
-    return [one for id, one in every.items() if id not in known and (only is None or id in only)]
+    fresh_ids = {nudge["id"] for nudge in fresh}
+    every = {nudge["id"]: nudge for id in tasks for nudge in _carried(reading, reading.task(id), agent)}
+    return [nudge for id, nudge in every.items() if id not in fresh_ids and (only is None or id in only)]
 
 
 def _carried(reading: Reading, task: Task, agent: str) -> list[dict[str, Any]]:
-    found = []
+    nudges = []
     for (_, _, id), to in reading.views.scan("work.carried", reading.work, task.number):
         row = reading.views.get("work.records", reading.work, id)
         if (
@@ -112,8 +120,8 @@ def _carried(reading: Reading, task: Task, agent: str) -> list[dict[str, Any]]:
             and agent not in (to, row["by"])
             and not reading.views.get("work.told", reading.work, agent, id)
         ):
-            found.append({**row, "id": id})
-    return found
+            nudges.append({**row, "id": id})
+    return nudges
 
 
 def _premises(tx: WorkTransaction, agent: str) -> None:
@@ -123,14 +131,14 @@ def _premises(tx: WorkTransaction, agent: str) -> None:
         event = tx.overlay.event(str(id))
         if event is None or event.erased or tx.overlay.record_of(nudge) is not None:
             continue
-        told = event.payload
-        text = f"something you were told has changed ({told['why']}): {told['item']}"
-        if told["by"]:
-            text += f". What holds now is {told['by']}"
-        quote = f"line {told['line']}: {told['text']}" if told["text"] else ""
+        change = event.payload
+        text = f"something you were told has changed ({change['why']}): {change['item']}"
+        if change["by"]:
+            text += f". What holds now is {change['by']}"
+        quote = f"line {change['line']}: {change['text']}" if change["text"] else ""
         tx.note(
             NUDGED, {"text": text, "quote": quote}, pending=f"nudge:{agent}", target=agent, priority="high",
-            delivery="next_turn", premise=str(id), item=told["item"], id=nudge, parents=[str(id)],
+            delivery="next_turn", premise=str(id), item=change["item"], id=nudge, parents=[str(id)],
             labels={"sensitivity": "private"},
         )  # fmt: skip
 
@@ -149,10 +157,9 @@ def decide_acknowledge(tx: WorkTransaction, nudge: str, agent: str) -> None:
         [int(number), nudge]
         for number, _ in (tx.views.get("work.told", tx.work, agent, nudge) or {}).get("tasks", ())
     ]
-    if row.get("acknowledged", {}).get(agent):
+    if agent in row.get("acknowledged", ()):
         return
-    acknowledged = {**row.get("acknowledged", {}), agent: True}
-    tx.note(ACKNOWLEDGED, {}, updates=[(nudge, {"acknowledged": acknowledged})], nudge=nudge, drops=carried)
+    tx.note(ACKNOWLEDGED, {}, nudge=nudge, drops=carried)
 
 
 # leadership
@@ -161,14 +168,14 @@ def decide_acknowledge(tx: WorkTransaction, nudge: str, agent: str) -> None:
 @command("orchestrate")
 def decide_lead(tx: WorkTransaction, agent: str, lease: float) -> int:
     """Take the lead of a work, if nobody has it. Answers the fence."""
-    known = tx.lease(lead_lease(tx.work, tx.info.led or 0))
-    if known is not None and known.holder != agent:
+    current = tx.lease(lead_lease(tx.work, tx.info.led or 0))
+    if current is not None and current.holder != agent:
         raise Conflict(
-            f"{known.holder!r} leads {tx.info.name!r} and was there {known.seconds:.1f} s before its lease ends: "
+            f"{current.holder!r} leads {tx.info.name!r} and was there {current.seconds:.1f} s before its lease ends: "
             "wait, or let it resign"
         )
-    if known is not None:
-        tx.overlay.take_lease(known.name, known.holder, 0, known.fence)
+    if current is not None:
+        tx.overlay.take_lease(current.name, current.holder, 0, current.fence)
     fence = tx.next_fence()
     tx.note(LED, {}, set={"leader": agent, "led": fence}, **tx.joined(agent))
     tx.overlay.take_lease(lead_lease(tx.work, fence), agent, lease, fence)
@@ -184,13 +191,11 @@ def lead_lease(work: str, fence: int) -> str:
 def decide_handled(tx: WorkTransaction, step: tuple[int, int, str]) -> None:
     """The leader has dealt with something that had happened: nobody after it has to."""
     if tx.act.lead is None:
-        raise BadInput("only whoever leads a work deals with its steps: work.lead(…)")
+        raise BadInput("only the leader of a work deals with its steps: take the lead with work.lead(…)")
     order, position, id = step
     if tx.views.get("work.steps", tx.work, order, position, id) is None:
         return
-    front = {**tx.info.handled, str(order): position}
-    first = next(iter(steps_of(tx, limit=1, orders=(order,))), None)
-    tx.note(HANDLED, {}, handled=[[order, position, id]], set={"handled": front} if first == step else {})
+    tx.note(HANDLED, {}, handled=[[order, position, id]])
     if order == STEPS[NUDGED] and tx.info.leader is not None:  # it has been told to the leader
         settles = [(f"nudge:{ORCHESTRATOR}", id, position)]
         tx.note(
@@ -199,20 +204,10 @@ def decide_handled(tx: WorkTransaction, step: tuple[int, int, str]) -> None:
         )  # fmt: skip
 
 
-def steps_of(
-    reading: Any, limit: int | None = None, orders: Sequence[int] = (0, 1, 2, 3)
-) -> list[tuple[int, int, str]]:
-    """What has happened and was not dealt with yet, in the order in which it is to be."""
-    found = list[tuple[int, int, str]]()
-    info = info_of(reading.views, reading.work)
-    handled = {} if info is None else info.handled
-    for order in orders:
-        since = handled.get(str(order), 0)
-        left = None if limit is None else limit - len(found)
-        if left is None or left > 0:
-            rows = reading.views.between("work.steps", (reading.work, order), since, 2**62, left)
-            found += [(int(key[1]), int(key[2]), str(key[3])) for key, _ in rows]
-    return found
+def next_step(reading: Reading) -> tuple[int, int, str] | None:
+    """What has happened and is to be dealt with next: its order, its position and its id."""
+    rows = reading.views.scan("work.steps", reading.work, limit=1)
+    return (int(rows[0][0][1]), int(rows[0][0][2]), str(rows[0][0][3])) if rows else None
 
 
 # candidates
@@ -220,8 +215,8 @@ def steps_of(
 
 @command("keep_memory", open=False, archived=True)
 def decide_judge(tx: WorkTransaction, candidate: str, verdict: str, why: str, item: str | None) -> None:
-    known = tx.views.get("work.judged", tx.work, candidate)
-    if known is not None and known["verdict"] != verdict:
-        raise Conflict(f"candidate {candidate!r} was {known['verdict']} by {known['by']!r} already")
-    if known is None and verdict:
+    judged = tx.views.get("work.judged", tx.work, candidate)
+    if judged is not None and judged["verdict"] != verdict:
+        raise Conflict(f"candidate {candidate!r} was {judged['verdict']} by {judged['by']!r} already")
+    if judged is None and verdict:
         tx.note(JUDGED, {"why": why}, candidate=candidate, verdict=verdict, item=item)

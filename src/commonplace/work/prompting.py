@@ -1,4 +1,4 @@
-"""What a work has for a prompt: how it stands, what whoever is prompted has to do in it, and the nudges that wait."""
+"""What a work adds to a prompt: its status, the tasks of the prompted actor, and the nudges that wait for it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from ..access.rights import OWNER, Rights
 from ..errors import BadInput, shown
 from ..ledger.checks import check_name
 from ..recall.data import as_data, as_name
+from .info import WorkInfo
 from .kinds import NUDGED
+from .listing import latest, visible_records
 from .people import carried, in_order, premise_nudge, waiting
+from .reading import Reading
 from .records import Approval, Decision, Nudge, nudge_for
 from .tasks import Task
-from .transaction import Reading, WorkInfo, info_of
 from .verbs import Work
 
 if TYPE_CHECKING:
@@ -42,54 +44,56 @@ class WorkFocus:
 
     def lines(self, at: At = None) -> tuple[list[tuple[str, str]], int]:
         with self._work._reading(at) as (reading, rights):
-            info = info_of(reading.views, self._work.id)
-            assert info is not None
             mine = self._mine(reading)
-            found = [
-                *_standing(info, reading.counts),
+            lines = [
+                *_standing(reading.info, reading.counts),
                 *_tasks(mine),
                 *self._blockers(reading, rights, mine),
                 *self._decided(reading, rights, mine),
             ]
-            return found, reading.views.position
+            return lines, reading.views.position
 
     def _mine(self, reading: Reading) -> list[Task]:
         """What this actor holds, or else what is assigned to it."""
         for status in ("in_progress", "assigned"):
-            found = [one for one in reading.listed(status) if one.assigned_to == self._actor]
-            if found:
-                return found
+            tasks = [task for task in reading.listed(status) if task.assigned_to == self._actor]
+            if tasks:
+                return tasks
         return []
 
     def _blockers(self, reading: Reading, rights: Rights, mine: Sequence[Task]) -> Iterator[tuple[str, str]]:
         """What holds up this actor's own tasks first, then those that somebody has to clear the way for."""
         waits = reading.find_all([id for task in mine for id in task.depends_on])
-        open_ = [one for one in waits if one is not None and not one.satisfied]
-        stuck = (one for one in reading.listed("blocked") if one.reason)
-        for one in {task.id: task for task in islice((*open_, *islice(stuck, MOST)), MOST)}.values():
-            why = f": {as_data(one.reason)}" if one.reason else ""
-            yield one.id, f"- Blocker: {as_data(one.title)} ({one.status}){why}"
+        open_ = [task for task in waits if task is not None and not task.satisfied]
+        stuck = (task for task in reading.listed("blocked") if task.reason)
+        for other in {task.id: task for task in islice((*open_, *islice(stuck, MOST)), MOST)}.values():
+            why = f": {as_data(other.reason)}" if other.reason else ""
+            yield other.id, f"- Blocker: {as_data(other.title)} ({other.status}){why}"
         rows = reading.views.each("work.pending", reading.work, "approval")
         asked_for = reading.visible(rights.actor, (("", str(key[3])) for key, _ in rows))
-        for asked in self._work._seen(Approval, reading, rights, [id for _, id in islice(asked_for, MOST)]):
+        for asked in visible_records(Approval, reading, rights, [id for _, id in islice(asked_for, MOST)]):
             yield asked.id, f"- Blocker: {as_data(asked.action)} waits for an approval"
 
     def _decided(self, reading: Reading, rights: Rights, mine: Sequence[Task]) -> Iterator[tuple[str, str]]:
         """The latest decisions that hold, those about its own tasks first."""
-        found = self._work._latest(Decision, LOOKED_AT, reading, rights)
+        decisions = latest(Decision, LOOKED_AT, reading, rights)
         own = {task.id for task in mine}
-        hold = [one for one in found if one.reversed_by is None and one.status != "rejected"]
-        for one in sorted(hold, key=lambda one: not own & set(one.affects))[:MOST]:
-            why = f", because {as_data(one.rationale)}" if one.rationale else ""
-            said = f"{as_data(one.question)} {as_data(one.choice)}{why} ({as_name(one.by)})"
-            yield one.id, f"- Decided: {said}"
+        hold = [
+            decision
+            for decision in decisions
+            if decision.reversed_by is None and decision.status != "rejected"
+        ]
+        for decision in sorted(hold, key=lambda decision: not own & set(decision.affects))[:MOST]:
+            why = f", because {as_data(decision.rationale)}" if decision.rationale else ""
+            text = f"{as_data(decision.question)} {as_data(decision.choice)}{why} ({as_name(decision.by)})"
+            yield decision.id, f"- Decided: {text}"
 
     # nudges
 
     def waiting(self, changes: bool, at: At = None) -> list[tuple[str, str]]:
         return [
-            (one.id, f"- [{one.priority}] {as_data(one.text)} (from {as_name(one.by)})")
-            for one in self.nudges(changes, at)
+            (nudge.id, f"- [{nudge.priority}] {as_data(nudge.text)} (from {as_name(nudge.by)})")
+            for nudge in self.nudges(changes, at)
         ]
 
     def nudges(self, changes: bool, at: At = None) -> list[Nudge]:
@@ -103,16 +107,14 @@ class WorkFocus:
             if news:
                 self._take(())
         with self._work._reading(at) as (reading, _):
-            info = info_of(reading.views, self._work.id)
-            leads = info is not None and info.leader == self._actor
-            tasks = self._held(reading)
+            tasks, leads = self._held(reading), reading.info.leader == self._actor
             fresh = waiting(reading, self._actor, leads, "turn" if tasks else "idle")
             rows = in_order([*fresh, *carried(reading, tasks, self._actor, fresh, None)])
             return [nudge_for(reading, self._actor, row) for row in rows if changes or "premise" not in row]
 
     def deliver(self, ids: Sequence[str]) -> list[str]:
-        """Whoever only looks is shown them, and they wait on."""
-        return [one.id for one in self._take(tuple(ids))] if self._tells else list(ids)
+        """Mark nudges as told. An actor that only looks is shown them, and nothing is marked."""
+        return [nudge.id for nudge in self._take(tuple(ids))] if self._tells else list(ids)
 
     def _take(self, ids: tuple[str, ...]) -> list[Nudge]:
         with self._work._reading(None) as (reading, _):
@@ -120,7 +122,7 @@ class WorkFocus:
         return self._work._told(self._actor, tuple(tasks), "turn" if tasks else "idle", ids)
 
     def _held(self, reading: Reading) -> list[str]:
-        return [one.id for one in reading.listed("in_progress") if one.assigned_to == self._actor]
+        return [task.id for task in reading.listed("in_progress") if task.assigned_to == self._actor]
 
 
 def focus_of(session: Session, work: object, tells: bool = True) -> WorkFocus:
@@ -148,8 +150,8 @@ def _standing(info: WorkInfo, counts: dict[str, int]) -> Iterator[tuple[str, str
     doing = f", {counts['in_progress']:,} in progress" if counts.get("in_progress") else ""
     failed = f", {counts['failed']:,} failed" if counts.get("failed") else ""
     why = f" ({as_data(info.reason)})" if info.reason else ""
-    said = f"{info.status}{why}, {done:,} of {counts.get('tasks', 0):,} tasks done{doing}{failed}"
-    yield info.id, f"- Status: {said}"
+    status = f"{info.status}{why}, {done:,} of {counts.get('tasks', 0):,} tasks done{doing}{failed}"
+    yield info.id, f"- Status: {status}"
 
 
 def _tasks(mine: Sequence[Task]) -> Iterator[tuple[str, str]]:

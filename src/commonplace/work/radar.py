@@ -11,9 +11,9 @@ import msgspec
 from ..access.rights import Rights, rights_of
 from ..memory.reading import settings_of
 from .kinds import ADDED, DISCOVERED
+from .reading import Reading
 from .records import Discovery
 from .tasks import Task
-from .transaction import Reading
 from .words import words_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ are the same code for every kind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -17,14 +18,17 @@ from msgspec.structs import asdict, replace
 from ..access.masking import masked
 from ..access.rights import check_actor
 from ..errors import BadInput, Conflict, shown
-from ..ledger.checks import check_name
+from ..ledger.checks import check_name, from_us
 from ..ledger.events import new_id
 from ..memory.visibility import may_read_id
-from .claims import held, next_version
-from .graph import answer_record, cancel, names
+from .artifacts import next_version
+from .checks import checked, checked_flag, checked_text, names, required_text, texts
+from .claims import held
+from .graph import answer_record, cancel
 from .kinds import ASKED, BRANCHED, DECIDED, DISCOVERED, ESCALATED, LINKED, NUDGED, PRODUCED
-from .tasks import Task, checked_flag, checked_text, placed, required_text, texts, waiting_less
-from .transaction import Reading, WorkTransaction, command
+from .reading import Reading
+from .tasks import Task, placed, waiting_less
+from .transaction import WorkTransaction, command
 
 PRIORITIES = ("low", "normal", "high", "critical")
 DELIVERIES = ("next_turn", "immediate", "when_idle")
@@ -41,6 +45,11 @@ class WorkRecord(msgspec.Struct, frozen=True, kw_only=True):
     task: str | None = None
     affects: tuple[str, ...] = ()
     sensitivity: str = "private"
+
+    @property
+    def at(self) -> datetime:
+        """When it was recorded."""
+        return from_us(self.at_us)
 
     def __str__(self) -> str:
         line = next(kind.line for kind in RECORDS.values() if kind.type is type(self))
@@ -142,56 +151,64 @@ class Contribution(msgspec.Struct, frozen=True):
     log_ref: str = ""
     """A command that shows all that the agent did."""
 
+    @property
+    def first_at(self) -> datetime | None:
+        """When it did the first of this."""
+        return None if self.first_us is None else from_us(self.first_us)
+
+    @property
+    def last_at(self) -> datetime | None:
+        return None if self.last_us is None else from_us(self.last_us)
+
+    def __str__(self) -> str:
+        parts = ("tasks", "reviews", "decisions", "discoveries", "artifacts")
+        done = [f"{len(getattr(self, part)):,} {part}" for part in parts if getattr(self, part)]
+        return f"{self.agent}: {', '.join(done) or 'nothing'}"
+
 
 # checking what is given
 
 Check = Callable[[str, Any], Any]
 
 
-def one_of(what: str, *allowed: str) -> Check:
-    return lambda _field, given: checked(what, given, allowed)
+def one_of(kind: str, *allowed: str) -> Check:
+    return lambda _field, value: checked(kind, value, allowed)
 
 
-def checked(what: str, given: object, allowed: Sequence[str]) -> str:
-    if given not in allowed:
-        raise BadInput(f"there is no {what} {shown(given)}: it is one of {', '.join(allowed)}")
-    return str(given)
-
-
-def record_id(given: object) -> str:
+def record_id(value: object) -> str:
     """The id of a record that is given as it is, or by its id."""
-    return given.id if isinstance(given, WorkRecord) else check_name("an id", given)
+    return value.id if isinstance(value, WorkRecord) else check_name("an id", value)
 
 
-def _optional_id(_field: str, given: object) -> str | None:
-    return None if given is None else record_id(given)
+def _optional_id(_field: str, value: object) -> str | None:
+    return None if value is None else record_id(value)
 
 
-def _optional_name(field: str, given: object) -> str | None:
-    return None if given is None else check_name(field, given)
+def _optional_name(field: str, value: object) -> str | None:
+    return None if value is None else check_name(field, value)
 
 
-def _share(field: str, given: object) -> object:
-    if given is None:
+def _share(field: str, value: object) -> object:
+    if value is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
-        raise BadInput(f"{field} {shown(given)} is not a number from 0 to 1")
-    return given
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise BadInput(f"{field} {shown(value)} is not a number from 0 to 1")
+    return value
 
 
-def _target(_field: str, given: Any) -> str:
-    return str(given) if given in (ALL, ORCHESTRATOR) else check_actor(given)
+def _target(_field: str, value: Any) -> str:
+    return str(value) if value in (ALL, ORCHESTRATOR) else check_actor(value)
 
 
-def _options(_field: str, given: object) -> dict[str, tuple[str, ...]]:
+def _options(_field: str, value: object) -> dict[str, tuple[str, ...]]:
     """Alternatives by their names, which are kept for good and so without secrets."""
-    if not isinstance(given, Mapping) or len(given) < 2:
+    if not isinstance(value, Mapping) or len(value) < 2:
         raise BadInput("alternatives are two or more options by their names, each with its tasks")
     options = {
         masked(check_name("an option", name)): names(f"the tasks of {name!r}", ids)
-        for name, ids in given.items()
+        for name, ids in value.items()
     }
-    if len(options) < len(given):
+    if len(options) < len(value):
         raise BadInput("two options are the same without the secrets in their names: name them otherwise")
     for name, ids in options.items():
         if not ids:
@@ -199,8 +216,8 @@ def _options(_field: str, given: object) -> dict[str, tuple[str, ...]]:
     return options
 
 
-def _given(_field: str, given: object) -> object:
-    return given
+def _given(_field: str, value: object) -> object:
+    return value
 
 
 # what recording one does
@@ -222,8 +239,8 @@ def _decision(tx: WorkTransaction, new: Recording) -> dict[str, Any]:
         return {}
     old = tx.record(reverses, DECIDED)
     if old.get("reversed_by"):
-        seen = tx.seen(tx.act.actor, [old["reversed_by"]])
-        by = f" by {old['reversed_by']!r}: reverse that one" if seen else ""
+        visible = tx.seen(tx.act.actor, [old["reversed_by"]])
+        by = f" by {old['reversed_by']!r}: reverse that one" if visible else ""
         raise Conflict(f"the decision {reverses!r} was reversed already{by}")
     if not old.get("reversible", True):
         raise Conflict(f"the decision {reverses!r} was made for good: it cannot be reversed")
@@ -251,7 +268,7 @@ def _task_waits(tx: WorkTransaction, new: Recording, id: str, more: Mapping[str,
     """A task that nobody has begun waits for the answer."""
     if new.task is not None and more["gates"]:
         task = replace(new.task, approval=id, waits=new.task.waits + 1)
-        tx.tell(LINKED, (new.task, placed(task)))
+        tx.tell(LINKED, (new.task, placed(task)), waits_for=[id])
 
 
 def _branch(tx: WorkTransaction, new: Recording) -> dict[str, Any]:
@@ -268,7 +285,7 @@ def _branch(tx: WorkTransaction, new: Recording) -> dict[str, Any]:
 
 def _tasks_wait(tx: WorkTransaction, new: Recording, id: str, _more: Mapping[str, Any]) -> None:
     for task in new.affects:
-        tx.tell(LINKED, (task, placed(replace(task, branch=id, waits=task.waits + 1))))
+        tx.tell(LINKED, (task, placed(replace(task, branch=id, waits=task.waits + 1))), waits_for=[id])
 
 
 # what answering one does
@@ -281,11 +298,11 @@ def _answer_approval(tx: WorkTransaction, id: str, verdict: str, said: dict[str,
 def _answered(tx: WorkTransaction, row: dict[str, Any], id: str, verdict: str, said: dict[str, str]) -> None:
     """Approve or reject what was asked for, or a decision, and with it all that was asked about it. What waits for it
     goes on, or is cancelled."""
-    known = row.get("status", "pending")
-    if known == verdict:
+    status = row.get("status", "pending")
+    if status == verdict:
         return
-    if known != "pending":
-        raise Conflict(f"{id!r} has been {known} by {row.get('answered_by')!r} already")
+    if status != "pending":
+        raise Conflict(f"{id!r} has been {status} by {row.get('answered_by')!r} already")
     decision: str | None = id if row["kind"] == DECIDED else row.get("decision")
     also = list[str]()
     if (
@@ -298,7 +315,7 @@ def _answered(tx: WorkTransaction, row: dict[str, Any], id: str, verdict: str, s
     task = tx.find(row["task"]) if row.get("task") else None
     if task is not None and row.get("gates") and not task.final:
         if verdict == "approved":
-            tx.tell(LINKED, (task, waiting_less(task, task.waits - 1)))
+            tx.tell(LINKED, (task, waiting_less(task, task.waits - 1)), free_of=[id])
         else:
             cancel(tx, task, f"rejected by {tx.act.by}", "block")
     if decision == id or also:
@@ -338,7 +355,7 @@ def _choose(tx: WorkTransaction, id: str, option: str, said: dict[str, str]) -> 
     )
     for task in map(tx.task, options[option]):
         if not task.final:
-            tx.tell(LINKED, (task, placed(replace(task, waits=task.waits - 1))))
+            tx.tell(LINKED, (task, placed(replace(task, waits=task.waits - 1))), free_of=[id])
     for name in others:
         for task in map(tx.task, options[name]):
             if not task.final:
@@ -377,7 +394,7 @@ class RecordKind(NamedTuple):
     takes_part: bool = False
     """Whether its author counts as one of the agents of the work from then on."""
     between: bool = False
-    """Whether it is between its author and its target, whoever else may know of the work."""
+    """Whether only its author and its target see it."""
     waits: bool = False
     """Whether it waits for an answer, in the list with its name."""
     prepare: Callable[[WorkTransaction, Recording], dict[str, Any]] = _nothing_more
@@ -458,7 +475,7 @@ def decide_record(
     if about is not None and token is not None:
         held(tx, about, token)
     each = [*map(tx.task, affects), *([] if about is None else [about])]
-    new = Recording(said, fields, about, list({one.id: one for one in each}.values()))
+    new = Recording(said, fields, about, list({task.id: task for task in each}.values()))
     more = {"pending": kind if record.waits else "", **record.prepare(tx, new)}
     if task is not None:
         more["task"] = task
@@ -496,8 +513,8 @@ def record_of(type: type[T], id: str, row: Mapping[str, Any], words: Mapping[str
     content = row["said"].get("content")
     if isinstance(content, Mapping):
         fields["blob"] = content.get("$blob")
-    known = type.__struct_fields__
-    return msgspec.convert({name: value for name, value in fields.items() if name in known}, type)
+    names = type.__struct_fields__
+    return msgspec.convert({name: value for name, value in fields.items() if name in names}, type)
 
 
 def nudge_for(reading: Reading, reader: str, row: Mapping[str, Any]) -> Nudge:
@@ -509,3 +526,23 @@ def nudge_for(reading: Reading, reader: str, row: Mapping[str, Any]) -> Nudge:
     return record_of(
         Nudge, row["id"], row, {"text": f"{row['said']['text']} ({quote})"} if readable else None
     )
+
+
+class Inbox(msgspec.Struct, frozen=True):
+    """What waits for a person."""
+
+    approvals: tuple[Approval, ...]
+    branches: tuple[Branch, ...]
+    reviews: tuple[Task, ...]
+    escalations: tuple[Escalation, ...]
+    failed: tuple[Task, ...]
+    candidates: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [
+            f"{len(getattr(self, name)):,} {name}" for name in self.__struct_fields__ if getattr(self, name)
+        ]
+        return ", ".join(parts) or "nothing waits for a person"
+
+    def __len__(self) -> int:
+        return sum(len(getattr(self, name)) for name in self.__struct_fields__)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec.structs import asdict
 
-from ..access.masking import masked
-from ..access.rights import ROLES
-from ..errors import BadInput, BadMove, Conflict, TooLarge, shown
-from ..ledger.checks import check_text
-from ..ledger.encoding import MAX_PAYLOAD, encode_payload
+from ..errors import BadMove, Conflict
+from ..ledger.checks import from_us
 
 Status = Literal[
     "pending", "assigned", "in_progress", "blocked", "review", "completed", "failed", "cancelled"
@@ -33,9 +29,12 @@ assigned."""
 
 STATUSES = tuple(MOVES)
 FINAL = frozenset({"completed", "cancelled"})
-HIGHEST = 1_000_000
 
 ARTIFACT_TYPES = ("file", "code", "document", "config", "test", "migration", "schema")
+
+
+BY_HAND = "by hand"
+"""In place of a policy: somebody lets a failed task be tried again."""
 
 
 class OnFailure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,12 +90,14 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     ready_for: str | None = None
     """Who may claim it now: anybody (""), a role ("role:qa"), one agent, nobody (None)."""
     rework: bool = False
-    """A reviewer has sent it back: whoever had it may claim it again for as long as its lease lasts."""
+    """A reviewer has sent it back: its holder may claim it again while its lease lasts."""
     later: bool = False
     """It has failed and is tried again when its lease has run out."""
     avoid: tuple[str, ...] = ()
     """Who has failed at it and is not asked again."""
     failures: int = 0
+    failed_token: int | None = None
+    """The fence of the last claim under which it has failed."""
     claims: int = 0
     on_failure: OnFailure | None = None
     reason: str = ""
@@ -120,6 +121,27 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     completed_us: int | None = None
     position: int = 0
 
+    def __str__(self) -> str:
+        holder = f" by {self.assigned_to}" if self.assigned_to else ""
+        return f"{self.title} ({self.status.replace('_', ' ')}{holder})"
+
+    @property
+    def added_at(self) -> datetime:
+        return from_us(self.added_us)
+
+    @property
+    def assigned_at(self) -> datetime | None:
+        return None if self.assigned_us is None else from_us(self.assigned_us)
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When it was claimed last."""
+        return None if self.started_us is None else from_us(self.started_us)
+
+    @property
+    def completed_at(self) -> datetime | None:
+        return None if self.completed_us is None else from_us(self.completed_us)
+
     @property
     def final(self) -> bool:
         return self.status in FINAL
@@ -130,27 +152,23 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.status == "completed" or self.waived
 
     @property
-    def standing(self) -> Standing:
-        return Standing(self.status, self.priority, self.ready_for, self.later)
-
-
-class Standing(msgspec.Struct, frozen=True):
-    """What decides in which lists a task is, and where in them."""
-
-    status: Status = "pending"
-    priority: int = 0
-    ready_for: str | None = None
-    later: bool = False
-
-    @property
     def lists(self) -> tuple[str, ...]:
-        """What waits for rework is held, and can be claimed again."""
-        ready = () if self.ready_for is None else (f"ready:{self.ready_for}",)
-        if self.status == "pending":
-            return ready or ("later" if self.later else "waiting",)
-        if self.status == "assigned" and self.later:
-            return ("assigned", "later")
-        return ready if self.status in FINAL else (*ready, self.status)
+        """The lists of the work that it is in."""
+        return lists_of(self.status, self.ready_for, self.later)
+
+
+PLACE = ("status", "priority", "ready_for", "later")
+"""The fields that decide in which lists a task is, and where in them."""
+
+
+def lists_of(status: str, ready_for: str | None, later: bool) -> tuple[str, ...]:
+    """What waits for rework is held, and can be claimed again."""
+    ready = () if ready_for is None else (f"ready:{ready_for}",)
+    if status == "pending":
+        return ready or ("later" if later else "waiting",)
+    if status == "assigned" and later:
+        return ("assigned", "later")
+    return ready if status in FINAL else (*ready, status)
 
 
 def placed(task: Task) -> Task:
@@ -167,6 +185,16 @@ def placed(task: Task) -> Task:
 def role_lane(role: str | None) -> str:
     """The agents of a role, or anybody, as `ready_for` names them. No agent has such a name."""
     return "" if role is None else f"role:{role}"
+
+
+LANES = ("ready for anybody", "ready for a role", "ready for one agent")
+
+
+def lane_kind(ready_for: str | None) -> str | None:
+    """Which of the kinds of lanes it is that a task is ready in."""
+    if ready_for is None:
+        return None
+    return LANES[0] if not ready_for else LANES[1] if ready_for.startswith("role:") else LANES[2]
 
 
 def returned(task: Task) -> Task:
@@ -198,82 +226,3 @@ def check_is(task: Task, status: str, wanted: str, instead: str) -> None:
     check_moves(task, wanted)
     if task.status != status:
         raise Conflict(f"task {task.id!r} is {task.status}, not {status}: {instead}")
-
-
-def checked_policy(given: object) -> OnFailure | None:
-    """A failure policy from its name or its fields."""
-    if given is None:
-        return None
-    if isinstance(given, OnFailure):
-        given = asdict(given)
-    fields = {"policy": given} if isinstance(given, str) else given
-    try:
-        return msgspec.convert(fields, OnFailure)
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        raise BadInput(
-            f"on_failure {shown(given)} is not a policy: {error}. Give retry, reassign, escalate, skip or abort, or a "
-            "mapping with policy, retries, backoff and then"
-        ) from None
-
-
-def checked_role(given: object) -> str | None:
-    """A role that a task is for; None, or nothing in it, is any."""
-    if given in (None, ""):
-        return None
-    if not isinstance(given, str) or given not in ROLES:
-        raise BadInput(
-            f"for_role {shown(given)} is no role: give one of {', '.join(ROLES)}, or None for anybody"
-        )
-    return str(given)
-
-
-def checked_text(field: str, given: object) -> str:
-    """What somebody says, without the secrets that are in it. It is kept whole, or refused."""
-    text = check_text(field, given)
-    size = len(text) if text.isascii() else len(text.encode())
-    if size > MAX_PAYLOAD:
-        raise TooLarge(
-            f"{field} has {size:,} bytes, and at most {MAX_PAYLOAD:,} are kept: say it shorter, and keep the rest as "
-            "an artifact with its content and store=True"
-        )
-    return masked(text)
-
-
-def required_text(field: str, given: object) -> str:
-    text = checked_text(field, given)
-    if not text.strip():
-        raise BadInput(f"{field} is empty: say something")
-    return text
-
-
-def texts(field: str, given: object) -> tuple[str, ...]:
-    return tuple(checked_text(f"one of {field}", one) for one in listed(field, given))
-
-
-def listed(field: str, given: object) -> Sequence[Any]:
-    if given is None:
-        return ()
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise BadInput(f"{field} {shown(given)} is not a list: give one, such as [...]")
-    return given
-
-
-def checked_flag(field: str, given: object) -> bool:
-    if not isinstance(given, bool):
-        raise BadInput(f"{field} {shown(given)} is neither True nor False")
-    return given
-
-
-def checked_metadata(given: object) -> dict[str, Any]:
-    """A mapping of plain values, without the secrets that are in it."""
-    if not isinstance(given, Mapping):
-        raise BadInput(f"metadata {shown(given)} is not a mapping: give one, such as {{'ticket': 7}}")
-    return masked(encode_payload(given)[1])
-
-
-def checked_priority(given: object) -> int:
-    if type(given) is not int or not -HIGHEST <= given <= HIGHEST:
-        raise BadInput(
-            f"priority {shown(given)} is not one: give a whole number from -{HIGHEST} to {HIGHEST}, higher first"
-        )
-    return given

@@ -1,130 +1,38 @@
 """A work as readers and deciders see it, and the one way in which events about it are recorded.
 
 Every event about tasks says the same things: which fields of which tasks become what (`set`), how a task stood before
-if that has changed (`was`), and under `said` the words, which an erasure takes away while everything else stays.
+if that has changed (`was`), what the first task waits for from then on (`waits_for`) and what no longer (`free_of`),
+and under `said` the words, which an erasure takes away while everything else stays. The first task is the one that the
+event is about. The others follow by their numbers: those that no longer wait for a task that was completed or
+cancelled, and those that another task has begun to wait for (`needed`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
-from heapq import merge
-from itertools import islice
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
 
 import msgspec
 from msgspec.structs import astuple, replace
 
 from ..access.commands import Denial, need, refuse
-from ..access.masking import masked
-from ..access.rights import OWNER, ROLES, Rights, may_see_of, rights_of, role_of
+from ..access.rights import OWNER, rights_of
 from ..engines.contract import Lease
-from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge, shown
-from ..ledger.encoding import decode, encode_payload
+from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge
 from ..ledger.events import Event, draft
-from ..ledger.labels import strictness
 from ..ledger.overlay import Overlay
-from ..ledger.reader import ViewReader
+from .info import _read_info, info_of, may_know, no_work
 from .kinds import CHANGED
-from .tasks import OnFailure, Task, check_moves, placed, returned, role_lane, waiting_less
+from .reading import Reading, lease_name, may_see_record, no_record
+from .tasks import PLACE, Task, check_moves, placed, returned, waiting_less
 
 WORDS = frozenset({"title", "description", "reason", "comments", "result", "metadata"})
-"""The fields of a task that are words of whoever told them."""
+"""The fields of a task that hold words, which an erasure takes away."""
 
-WorkStatus = Literal["active", "paused", "completed", "cancelled", "archived"]
-WORK_MOVES: dict[str, tuple[str, ...]] = {
-    "active": ("paused", "completed", "cancelled"),
-    "paused": ("active", "completed", "cancelled"),
-    "completed": ("active", "archived"),
-    "cancelled": ("active", "archived"),
-    "archived": (),
-}
-OPEN = ("active", "paused")
-PAGE, MOST_PAGE = 16, 1_024
 _USUAL = Task("", "", 0)
-_NAMES = frozenset({"id", "work", "number"})
-"""The fields that name a task, which never change."""
-READY_FOR_MANY = tuple(f"ready:{role_lane(role)}" for role in (None, *ROLES))
-"""The lists of the tasks that can be claimed now and that no one agent was given."""
-
-
-class WorkLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How large a work may grow."""
-
-    max_tasks: int = 1_000_000
-    max_agents: int = 10_000
-    max_dependents: int = 10_000
-
-
-class WorkInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a work is for, and how it stands."""
-
-    id: str
-    name: str = ""
-    goal: str = ""
-    constraints: tuple[str, ...] = ()
-    cores: tuple[str, ...] = ()
-    pattern: str | None = None
-    """The entry of a core whose tasks it was begun with."""
-    members: tuple[str, ...] = ()
-    """Who may know of it; nobody is named: everybody."""
-    status: WorkStatus = "active"
-    limits: WorkLimits = WorkLimits()
-    on_failure: OnFailure = OnFailure()
-    settings: dict[str, Any] = {}
-    reason: str = ""
-    summary: str = ""
-    by: str = ""
-    leader: str | None = None
-    led: int | None = None
-    """The fence of its leader."""
-    handled: dict[str, int] = {}
-    """How far the leader has dealt with what has happened."""
-    created_us: int = 0
-    changed_us: int = 0
-    position: int = 0
-
-    @property
-    def open(self) -> bool:
-        return self.status in OPEN
-
-
-SETTINGS = ("checkpoint_interval", "auto_archive_hours", "backend", "path", "save_interval", "save_on_change")
-"""What a work can be told besides. The ledger saves every change at once whatever they say; the intervals are for
-whoever exports snapshots."""
-ALSO = {
-    "saveInterval": "save_interval",
-    "saveOnChange": "save_on_change",
-    "checkpointInterval": "checkpoint_interval",
-}
-
-
-def checked_limits(given: Mapping[str, int]) -> WorkLimits:
-    if not isinstance(given, Mapping):
-        raise BadInput(f"limits {shown(given)} are not a mapping: give one, such as {{'max_tasks': 1000}}")
-    try:
-        limits = msgspec.convert(dict(given), WorkLimits)
-    except msgspec.ValidationError as error:
-        raise BadInput(
-            f"limits are max_tasks, max_agents and max_dependents as whole numbers: {error}"
-        ) from None
-    if min(limits.max_tasks, limits.max_agents, limits.max_dependents) < 1:
-        raise BadInput("a limit is at least 1")
-    return limits
-
-
-def checked_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    named = {ALSO.get(name, name): value for name, value in given.items()}
-    stray = sorted(named.keys() - set(SETTINGS))
-    if stray:
-        raise BadInput(f"a work has no setting {stray[0]!r}: its settings are {', '.join(SETTINGS)}")
-    hours = named.get("auto_archive_hours")
-    if hours is not None and (
-        isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 <= hours <= 1e6
-    ):
-        raise BadInput(f"auto_archive_hours {shown(hours)} is not a number of hours from 0 to 1,000,000")
-    return masked(encode_payload(named)[1])
+NOT_TOLD = frozenset({"id", "work", "number", "waits", "claims", "failures", "failed_token"})
+"""The fields of a task that no event sets: its names, which never change, and what is counted by folding events."""
 
 
 class Act(msgspec.Struct, frozen=True):
@@ -140,175 +48,8 @@ class Act(msgspec.Struct, frozen=True):
     """The fence under which the actor leads the work."""
 
 
-_read_info = msgspec.json.Decoder(WorkInfo).decode
 _known_info = lru_cache(64)(_read_info)
 """For those who do not hand it on: it is read with every act, and seldom changes."""
-_read_task = msgspec.json.Decoder(Task).decode
-
-
-def info_of(views: ViewReader, work: str) -> WorkInfo | None:
-    return views.get_as(_read_info, "work.works", work)
-
-
-def no_work(id: str) -> str:
-    return f"there is no work {id!r} in this book: book.works.list() lists them, and book.work(name=…) begins one"
-
-
-def no_record(id: str, kinds: Sequence[str]) -> str:
-    what = " or ".join(kind.partition(".")[2] for kind in kinds) or "thing"
-    return f"nothing {what} under {id!r} is known in this work"
-
-
-def may_know(rights: Rights, info: WorkInfo) -> bool:
-    """Whether an actor may know of a work, its goal and its tasks, which are private: its own, or one that has no
-    members or names it as one, as far as its ceiling allows."""
-    if rights.owner or rights.actor == info.by:
-        return True
-    if strictness("sensitivity", rights.ceiling) < strictness("sensitivity", "private"):
-        return False
-    return not info.members or rights.actor in info.members or rights.role == "person"
-
-
-def lease_name(task: Task) -> str:
-    """Each claim has a lease of its own, so a late heartbeat renews nothing but what is lost anyway."""
-    return f"task/{task.work}/{task.number}/{task.token}"
-
-
-def may_see_record(rights: Rights, row: Mapping[str, Any], decided: Mapping[str, str] | None) -> bool:
-    """Whether an actor may see something that was recorded about a work, with the labels it has been given since."""
-    labels = {"audience": "team", "sensitivity": row["sensitivity"], **(decided or {})}
-    return may_see_of(rights, row["by"], row["kind"], labels)
-
-
-class Reading:
-    """A work's tasks through a views; `now` says what may be seen of what was then."""
-
-    def __init__(self, views: ViewReader, work: str, now: ViewReader | None = None) -> None:
-        self.views, self.work, self.now = views, work, views if now is None else now
-        self._rights_of: dict[tuple[int, str], Rights] = {}
-
-    @property
-    def readers(self) -> tuple[ViewReader, ...]:
-        """What is read must be allowed in each of these."""
-        return (self.views,) if self.now is self.views else (self.views, self.now)
-
-    def rights(self, views: ViewReader, actor: str) -> Rights:
-        known = self._rights_of.get((views.position, actor))
-        if known is None:
-            known = self._rights_of[views.position, actor] = rights_of(views, actor)
-        return known
-
-    def seen(self, actor: str, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """The things among these ids that an actor may see, by the rights and labels of then and of now."""
-        rows = self.views.get_all(decode, "work.records", [(self.work, id) for id in ids])
-        known = {id: row for id, row in zip(ids, rows, strict=True) if row is not None}
-        for views in self.readers:
-            rights, places = self.rights(views, actor), [(id,) for id in known]
-            labels = dict(zip(known, views.get_all(decode, "labels", places), strict=True))
-            known = {id: row for id, row in known.items() if may_see_record(rights, row, labels[id])}
-        return known
-
-    def visible(self, actor: str, found: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        """Those of the pairs of kind and id that an actor may see, read page by page: whoever takes the first few of
-        them counts nothing that the actor may not see. Tasks are seen by everybody who may know of the work."""
-        pairs = iter(found)
-        while page := list(islice(pairs, PAGE)):
-            seen = self.seen(actor, [id for kind, id in page if not kind.startswith("task.")])
-            yield from (pair for pair in page if pair[0].startswith("task.") or pair[1] in seen)
-
-    def find(self, id: str) -> Task | None:
-        return self.find_all([id])[0]
-
-    def find_all(self, ids: Sequence[str]) -> list[Task | None]:
-        """The tasks with these ids, None for those that are not of this work, in two trips to the engine."""
-        places = self.views.get_all(decode, "work.ids", [(id,) for id in ids])
-        numbers = [None if one is None or one[0] != self.work else int(one[1]) for one in places]
-        tasks = iter(self.all_numbered([number for number in numbers if number is not None]))
-        return [None if number is None else next(tasks) for number in numbers]
-
-    def task(self, id: str) -> Task:
-        """Raises NotFound."""
-        found = self.find(id)
-        if found is None:
-            raise NotFound(f"there is no task {id!r} in this work: work.tasks() lists them")
-        return found
-
-    def numbered(self, number: int) -> Task:
-        """Raises NotFound."""
-        (found,) = self.views.get_all(_read_task, "work.tasks", [(self.work, number)])
-        if found is None:
-            raise NotFound(f"there is no task {number} in this work: work.tasks() lists them")
-        return found
-
-    def all_numbered(self, numbers: Sequence[int]) -> list[Task]:
-        found = self.views.get_all(_read_task, "work.tasks", [(self.work, number) for number in numbers])
-        assert None not in found, f"tasks {numbers} of {self.work}"
-        return found  # type: ignore[return-value]
-
-    def listed(self, *lists: str) -> Iterator[Task]:
-        """The tasks of these lists, the highest priority first and then the oldest. They are read page by page, and
-        pages grow: who wants a few does not pay for many."""
-        members, size = self.members(lists), PAGE
-        while page := list(islice(members, size)):
-            yield from self.all_numbered(page)
-            size = min(size * 4, MOST_PAGE)
-
-    def members(self, lists: Sequence[str]) -> Iterator[int]:
-        """The numbers of the tasks of these lists in the same order, each once."""
-        if self.views.past:
-            wanted = set(lists)
-            found = (one for one in self.all if not wanted.isdisjoint(one.standing.lists))
-            yield from (one.number for one in sorted(found, key=lambda one: (-one.priority, one.number)))
-            return
-        walks = [self.views.each("work.lists", self.work, name) for name in lists]
-        last = -1
-        for _, number in merge(*(((key[2], key[3]) for key, _ in walk) for walk in walks)):
-            if number != last:  # a task of two lists comes twice, one after the other
-                yield int(number)
-            last = int(number)
-
-    def first(self, lists: Sequence[str], count: int) -> list[int]:
-        """The numbers of the first tasks of these lists."""
-        rows = [row for name in lists for row in self.views.scan("work.lists", self.work, name, limit=count)]
-        best = sorted({(key[2], key[3]) for key, _ in rows})
-        return [int(number) for _, number in best[:count]]
-
-    def dependents(self, task: Task) -> list[int]:
-        """The numbers of the tasks that depend on this one."""
-        if not task.needed:
-            return []
-        return [int(key[2]) for key, _ in self.views.scan("work.edges", self.work, task.number)]
-
-    def ready_for(self, agent: str) -> tuple[str, ...]:
-        """The lists of the tasks that an agent may claim: anybody's, its role's and its own."""
-        lanes = dict.fromkeys(["", role_lane(role_of(self.views, agent)), agent])
-        return tuple(f"ready:{lane}" for lane in lanes)
-
-    def ready_for_somebody(self) -> tuple[str, ...]:
-        """The lists of all tasks that can be claimed now."""
-        agents = (str(key[1]) for key, _ in self.views.scan("work.agents", self.work))
-        return (*READY_FOR_MANY, *(f"ready:{agent}" for agent in agents))
-
-    def record(self, id: str, *kinds: str) -> dict[str, Any]:
-        """A decision, discovery, nudge or whatever else was recorded about the work. Raises NotFound."""
-        row = self.views.get("work.records", self.work, id)
-        if row is None or (kinds and row["kind"] not in kinds):
-            raise NotFound(no_record(id, kinds))
-        return dict(row)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many tasks have each status, and how many there are."""
-        if not self.views.past:
-            row = self.views.get("work.counts", self.work) or {}
-            return {name: count for name, count in row.items() if name != "agents"}
-        found = Counter({"tasks": len(self.all)})
-        return dict(+(found + Counter(task.status for task in self.all)))
-
-    @cached_property
-    def all(self) -> list[Task]:
-        """Every task, in the order of their numbers."""
-        return [msgspec.convert(row, Task) for _, row in self.views.scan("work.tasks", self.work)]
 
 
 class WorkTransaction(Reading):
@@ -338,8 +79,8 @@ class WorkTransaction(Reading):
             return None
         return need(self.overlay, self.act.actor, right, self.work)
 
-    def refuse(self, act: str, what: str, told: str) -> Denied:
-        return refuse(self.overlay, Denial(self.act.actor, act, what, self.act.run), told)
+    def refuse(self, act: str, subject: str, why: str) -> Denied:
+        return refuse(self.overlay, Denial(self.act.actor, act, subject, self.act.run), why)
 
     def may(self, right: str) -> bool:
         """Whether the actor has a right."""
@@ -363,7 +104,7 @@ class WorkTransaction(Reading):
             )
 
     def need_lead(self) -> None:
-        """Whoever says that it leads must still do."""
+        """Raises Fenced if the actor acts as the leader and no longer is."""
         fence = self.act.lead
         if fence is not None and fence != self.info.led:
             (led,) = self.overlay.tx.records(fence - 1, fence, 1)  # who leads may act by the owner's hand
@@ -389,22 +130,43 @@ class WorkTransaction(Reading):
         kind: str,
         *changes: tuple[Task | None, Task],
         said: Mapping[str, Any] | None = None,
+        waits_for: Sequence[int | str] = (),
+        free_of: Sequence[int | str] = (),
         parents: Collection[str] = (),
         id: str | None = None,
         **more: Any,
     ) -> Event:
-        """Record what happens to tasks; the first of them is what the event is about. Answers with the event."""
+        """Record what happens to tasks; the first of them is what the event is about. `waits_for` is what it waits for
+        from now on, and `free_of` what no longer: tasks by their numbers, approvals and choices by their ids."""
         tasks, words = list[dict[str, Any]](), dict(said or {})
         for before, after in changes:
-            fields = _differences(before, after)
+            fields = self._differences(before, after)
             if after is changes[0][1]:
                 words |= {name: fields.pop(name) for name in WORDS & fields.keys()}
             entry = {"number": after.number, "set": fields}
-            if before is not None and before.standing != after.standing:
-                entry["was"] = msgspec.to_builtins(before.standing)
+            if before is not None and not fields.keys().isdisjoint(PLACE):
+                entry["was"] = {name: getattr(before, name) for name in PLACE}
             tasks.append(entry)
+        if waits_for:
+            more["waits_for"] = waits_for
+        if free_of:
+            more["free_of"] = free_of
         payload = {"work": self.work, "task_id": changes[0][1].id, "tasks": tasks, **more, "said": words}
         return self.emit(kind, payload, parents=parents, id=id)
+
+    def _differences(self, before: Task | None, after: Task) -> dict[str, Any]:
+        """The fields that are new, as plain data, without those that the fold counts. The token of a claim is the
+        position of its event."""
+        pairs = zip(Task.__struct_fields__, astuple(after), astuple(before or _USUAL), strict=True)
+        new = {
+            name: value
+            for name, value, old in pairs
+            if value is not old and value != old and name not in NOT_TOLD
+        }
+        if new.get("token") == self.next_fence():
+            del new["token"]
+        fields: dict[str, Any] = msgspec.to_builtins(new)
+        return fields
 
     def note(
         self,
@@ -422,10 +184,10 @@ class WorkTransaction(Reading):
     ) -> Event:
         """Record something about the work that is no change of a task: `pending` names the list in which it waits,
         `settles` what waits no more, `updates` what becomes of other such things."""
-        about = [[one.number, one.id] for one in affects]
-        ended, changed = [list(one) for one in settles], [[id, dict(fields)] for id, fields in updates]
-        told = {"affects": about, "pending": pending, "settles": ended, "updates": changed}
-        payload = {"work": self.work, **{name: value for name, value in told.items() if value}, **more}
+        about = [[task.number, task.id] for task in affects]
+        ended, changed = [list(entry) for entry in settles], [[id, dict(fields)] for id, fields in updates]
+        parts = {"affects": about, "pending": pending, "settles": ended, "updates": changed}
+        payload = {"work": self.work, **{name: value for name, value in parts.items() if value}, **more}
         return self.emit(kind, {**payload, "said": dict(said)}, parents=parents, id=id, labels=labels)
 
     def change(
@@ -455,15 +217,17 @@ class WorkTransaction(Reading):
 
     def labels(self, sensitivity: str = "private") -> dict[str, str]:
         """What everybody who takes part may see, up to how sensitive it is."""
-        told = {"sensitivity": sensitivity}
-        return told if self.info.members else {**told, "audience": "team"}
+        labels = {"sensitivity": sensitivity}
+        return labels if self.info.members else {**labels, "audience": "team"}
 
     # what follows
 
     def freeing(self, task: Task) -> list[tuple[Task, Task]]:
         """What waits for a task, with one thing less to wait for."""
         waiting = self.all_numbered(self.dependents(task))
-        return [(one, waiting_less(one, one.waits - 1)) for one in waiting if not one.final and one.waits]
+        return [
+            (task, waiting_less(task, task.waits - 1)) for task in waiting if not task.final and task.waits
+        ]
 
     def next_fence(self) -> int:
         """The position that the next event will have: the fence of a claim."""
@@ -471,7 +235,7 @@ class WorkTransaction(Reading):
 
     def lease(self, name: str) -> Lease | None:
         """The lease in force under this name, also one that this very batch takes."""
-        taken = [one for one in self.overlay.write.leases if one.name == name]
+        taken = [lease for lease in self.overlay.write.leases if lease.name == name]
         if taken:
             return taken[-1] if taken[-1].seconds > 0 else None
         return self.overlay.lease(name)
@@ -483,16 +247,6 @@ class WorkTransaction(Reading):
     def let_go(self, task: Task) -> None:
         if task.token is not None:
             self.overlay.take_lease(lease_name(task), task.assigned_to or "", 0, task.token)
-
-
-def _differences(before: Task | None, after: Task) -> dict[str, Any]:
-    """The fields that are new, as plain data."""
-    pairs = zip(Task.__struct_fields__, astuple(after), astuple(before or _USUAL), strict=True)
-    new = {
-        name: value for name, value, old in pairs if value is not old and value != old and name not in _NAMES
-    }
-    fields: dict[str, Any] = msgspec.to_builtins(new)
-    return fields
 
 
 Decide = Callable[..., Any]
@@ -531,5 +285,5 @@ def moved(task: Task, *path: str, **fields: Any) -> Task:
 
 
 def given_back(task: Task, **fields: Any) -> Task:
-    """The task after its holder has lost it or let go of it: for whom it was before."""
+    """The task without its holder, ready again for those it was for before the claim."""
     return returned(moved(task, "pending", **fields))

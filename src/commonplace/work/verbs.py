@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from hashlib import file_digest, sha256
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
-
-import msgspec
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..access.commands import deny
 from ..access.masking import masked
-from ..access.rights import OWNER, Rights, check_actor, may_see_of, rights_of
-from ..engines.contract import Lease
-from ..errors import BadInput, Conflict, Fenced, NotFound, TooLarge, UnsafePath, shown
-from ..files.safe import Folder
-from ..ledger.checks import MAX_NAME, check_name, check_path, check_text, check_whole
-from ..ledger.encoding import MAX_BLOB, Blob
+from ..access.rights import OWNER, Rights, check_actor, rights_of
+from ..errors import BadInput, Fenced, NotFound, shown
+from ..ledger.checks import check_name, check_whole
 from ..ledger.events import Event
-from ..ledger.reader import Snapshot
-from ..memory.visibility import without_hidden
 from ..verbs import namespace, verb
-from .capability import BETWEEN, EVERY
-from .claims import MOST_AT_ONCE, Made, run_out
-from .graph import id_of, names, new_task
+from .artifacts import made
+from .checks import checked, checked_flag, checked_text, id_of, listed, names, required_text, seconds
+from .claims import MOST_AT_ONCE
+from .graph import new_task
 from .handles import Approvals, TaskHandle, WorkManagement
-from .kinds import COMPLETED, DECIDED, DISCOVERED, PRODUCED, REVIEWED
-from .lifecycle import Plan, check_same
-from .people import may_see_nudge, waiting
+from .holding import Claim
+from .info import WorkInfo, info_of, may_know, no_work
+from .listing import contributions_of, pending, visible_event, visible_records
+from .people import waiting
+from .reading import Reading
 from .records import (
     ALL,
     EVENTS,
@@ -44,57 +37,31 @@ from .records import (
     Decision,
     Discovery,
     Escalation,
+    Inbox,
     Nudge,
     WorkRecord,
-    checked,
     nudge_for,
     record_id,
-    record_of,
 )
-from .tasks import (
-    ARTIFACT_TYPES,
-    STATUSES,
-    OnFailure,
-    Task,
-    TaskResult,
-    checked_flag,
-    checked_policy,
-    checked_text,
-    listed,
-    required_text,
-    texts,
-)
-from .transaction import (
-    WORK_MOVES,
-    Act,
-    Reading,
-    WorkInfo,
-    checked_limits,
-    checked_settings,
-    info_of,
-    lease_name,
-    may_know,
-    no_work,
-)
+from .tasks import STATUSES, Task, TaskResult
+from .transaction import Act
 
 if TYPE_CHECKING:
     import threading
 
-    from ..ledger.ledger import At, Ledger
+    from ..ledger.ledger import At
+    from ..ledger.reader import ViewReader
     from ..memory.requests import RememberResult
     from ..session import Session
     from .board import Board
     from .candidates import Candidate
     from .contexts import Context
     from .leading import Lead, LeadStep
-    from .radar import Overlap
     from .worker import Handler, Worked
 
 T = TypeVar("T", bound=WorkRecord)
 
 LEASE = 60.0
-SMALL = 1 << 20
-"""The most bytes of a file that are stored in the book unless somebody asks for it."""
 
 
 class Work:
@@ -105,29 +72,23 @@ class Work:
     """
 
     def __init__(self, session: Session, id: str, lead: int | None = None) -> None:
-        self._session, self.id, self._lead = session, id, lead
-        self._run, self._looks = session.run, bool(session.refusal)
+        self.id = id
+        self._session, self._ledger, self._actor = session, session.ledger, session.actor
+        self._lead, self._looks = lead, bool(session.refusal)
 
-    @property
-    def _ledger(self) -> Ledger:
-        return self._session.ledger
-
-    @property
-    def _actor(self) -> str:
-        return self._session.actor
-
-    def _do(self, command: str, by: str | None = None, **given: Any) -> Any:
+    def _do(self, command: str, by: str | None = None, **fields: Any) -> Any:
+        """Run a command, recorded under the name of `by`: the actor itself, or whom the owner speaks for."""
         if self._looks:
             self._session.check_may_act(f"work.{command}")
         name = self._actor if by is None else check_name("by", by)
         if name != self._actor and self._actor != OWNER:
             why = f"{self._actor!r} acts as itself: only the owner speaks for others with by="
             deny(self._session, "act as", name, why)
-        act = Act(self.id, self._actor, name, given, self._run, self._lead)
+        act = Act(self.id, self._actor, name, fields, self._session.run, self._lead)
         return self._session.write(f"work.{command}", act)
 
     def _agent(self, agent: str | None) -> str:
-        """Who claims or takes something: the actor itself, or whom the owner names."""
+        """The agent that claims or takes something: the actor itself, or the one that the owner names."""
         if agent is None:
             if self._actor == OWNER:
                 raise BadInput("say for which agent: the owner itself does no tasks")
@@ -147,9 +108,7 @@ class Work:
     def info(self, at: At = None) -> WorkInfo:
         """What it is for and how it stands, as of `at`."""
         with self._reading(at) as (reading, _):
-            found = info_of(reading.views, self.id)
-            assert found is not None
-            return found
+            return reading.info
 
     manage = namespace(WorkManagement, WorkManagement)
     """What is done to the work as a whole: pause, resume, complete, abandon, archive, discard, export, change."""
@@ -215,7 +174,7 @@ class Work:
             raise BadInput(
                 f"tasks {shown(tasks)} is not a list of tasks: give mappings, such as {{'title': …}}"
             )
-        new = tuple(new_task(one) for one in tasks)
+        new = tuple(map(new_task, tasks))
         added: list[Task] = self._do("add", by, tasks=new) if new else []
         return added
 
@@ -237,15 +196,15 @@ class Work:
             reviewer = check_name("reviewer", reviewer)
         with self._reading(at) as (reading, _):
             if status == "waiting":
-                found = list(reading.listed("blocked", "waiting", "assigned", "later"))
-                found = [one for one in found if one.status != "assigned" or one.waits or one.later]
+                listed = reading.listed("blocked", "waiting", "assigned", "later")
+                tasks = [task for task in listed if task.status != "assigned" or task.waits or task.later]
             elif status in ("assigned", "in_progress", "blocked", "review", "failed"):
-                found = list(reading.listed(status))
+                tasks = list(reading.listed(status))
             else:
-                found = [one for one in reading.all if status in (None, one.status)]
+                tasks = [task for task in reading.all if status in (None, task.status)]
         if reviewer is not None:
-            found = [one for one in found if one.reviewer in (None, reviewer)]
-        return sorted(found, key=lambda one: one.number)
+            tasks = [task for task in tasks if task.reviewer in (None, reviewer)]
+        return sorted(tasks, key=lambda task: task.number)
 
     @verb
     def ready(self, agent: str | None = None, *, limit: int | None = None, at: At = None) -> list[Task]:
@@ -258,12 +217,7 @@ class Work:
         self._look_after(at)
         with self._reading(at) as (reading, _):
             queues = reading.ready_for_somebody() if agent is None else reading.ready_for(agent)
-            found = (one for one in reading.listed(*queues) if agent not in one.avoid)
-            return (
-                [one for one, _ in zip(found, range(limit), strict=False)]
-                if limit is not None
-                else list(found)
-            )
+            return list(islice((task for task in reading.listed(*queues) if agent not in task.avoid), limit))
 
     @verb
     def board(self, *, limit: int = 12, at: At = None) -> Board:
@@ -325,8 +279,8 @@ class Work:
         """The best task that this agent can do now, or None. It is the agent's alone for `lease` seconds, and longer
         with `heartbeat()`; if the agent is not heard of, it goes back to the others. With `task`, that one: raises
         Conflict if it cannot be claimed."""
-        found = self._claimed(agent, lease, 1, task, _event)
-        return found[0] if found else None
+        claims = self._claimed(agent, lease, 1, task, _event)
+        return claims[0] if claims else None
 
     @verb
     def claim_many(self, count: int, agent: str | None = None, *, lease: float = LEASE) -> list[Claim]:
@@ -345,12 +299,10 @@ class Work:
         task: str | Task | None = None,
         event: str | None = None,
     ) -> list[Claim]:
-        who = self._agent(agent)
-        by, which = who if self._actor == OWNER else None, None if task is None else id_of(task)
-        found = self._do(
-            "claim", by, agent=who, lease=seconds("lease", lease), count=count, task=which, event=event
-        )
-        return [Claim(self, who, one) for one in found]
+        holder, wanted = self._agent(agent), None if task is None else id_of(task)
+        length = seconds("lease", lease)
+        tasks = self._do("claim", holder, agent=holder, lease=length, count=count, task=wanted, event=event)
+        return [Claim(self, holder, task) for task in tasks]
 
     def reopen_claim(self, task: str | Task, token: int) -> Claim:
         """The claim with this token again, in another process than the one that made it. Raises Fenced if it is no
@@ -362,10 +314,10 @@ class Work:
 
     def _with_token(self, task: str | Task, token: int) -> Claim:
         """The last claim of a task, also after its end: the call that ended it can be repeated."""
-        found = self.task(task).info()
-        if found.token != token or found.assigned_to is None:
-            raise Fenced(_not_in_force(found, token))
-        return Claim(self, self._agent(found.assigned_to), found)
+        last = self.task(task).info()
+        if last.token != token or last.assigned_to is None:
+            raise Fenced(_not_in_force(last, token))
+        return Claim(self, self._agent(last.assigned_to), last)
 
     @verb
     def complete_many(self, claims: Sequence[Claim], summary: str = "") -> list[Task]:
@@ -374,21 +326,21 @@ class Work:
 
         `claims` is what claim_many answered, each by its task and its token."""
         claims = listed("claims", claims)
-        stray = [one for one in claims if not isinstance(one, Claim)]
+        stray = [claim for claim in claims if not isinstance(claim, Claim)]
         if stray:
             raise BadInput(f"{shown(stray[0])} is not a claim: give what work.claim_many(…) has answered")
-        agents = {one.agent for one in claims}
-        if len(claims) > MOST_AT_ONCE or len(agents) > 1 or any(one.work.id != self.id for one in claims):
+        agents = {claim.agent for claim in claims}
+        if len(claims) > MOST_AT_ONCE or len(agents) > 1 or any(claim.work.id != self.id for claim in claims):
             raise BadInput(f"give up to {MOST_AT_ONCE:,} claims of one agent, all of this work")
         if not claims:
             return []
+        held = tuple((claim.task.number, claim.token) for claim in claims)
+        result = TaskResult(checked_text("summary", summary))
         done: list[Task] = self._do(
-            "complete_many", agents.pop() if self._actor == OWNER else None,
-            claims=tuple((one.task.number, one.token) for one in claims),
-            result=TaskResult(checked_text("summary", summary)),
-        )  # fmt: skip
-        for one, task in zip(claims, done, strict=True):
-            one.task, one._done = task, True
+            "complete_many", agents.pop() if self._actor == OWNER else None, claims=held, result=result
+        )
+        for claim, task in zip(claims, done, strict=True):
+            claim.task, claim._done = task, True
         return done
 
     def _look_after(self, at: At) -> None:
@@ -397,8 +349,8 @@ class Work:
             return
         with self._reading(None) as (reading, _):
             held = list(reading.listed("in_progress", "later"))
-            known = _leases(reading, held)
-        if len(known) < len(held):
+            leases = reading.leases(held)
+        if len(leases) < len(held):
             self._do("reclaim")
 
     def worker(
@@ -414,7 +366,7 @@ class Work:
     def _record(
         self,
         type: type[T],
-        given: Mapping[str, Any],
+        values: Mapping[str, Any],
         by: str | None,
         *,
         task: str | Task | None = None,
@@ -425,12 +377,17 @@ class Work:
         """Record something about the work, checked as its kind says. What is None is left out."""
         name, kind = next((name, kind) for name, kind in RECORDS.items() if kind.type is type)
         said, fields = (
-            {one: value for one, check in part.items() if (value := check(one, given.get(one))) is not None}
+            {
+                field: value
+                for field, check in part.items()
+                if (value := check(field, values.get(field))) is not None
+            }
             for part in (kind.said, kind.fields)
         )
         id: str = self._do(
             "record", by, kind=name, said=said, fields=fields, affects=names("affects", affects),
-            task=None if task is None else id_of(task), sensitivity=_level(sensitivity), token=token,
+            task=None if task is None else id_of(task), token=token,
+            sensitivity=checked("sensitivity", sensitivity, ("public", "private", "sensitive")),
         )  # fmt: skip
         return self._one(type, id)
 
@@ -452,7 +409,7 @@ class Work:
                 rows = reading.views.scan("work.log", self.id, EVENTS[type])
             else:
                 rows = reading.views.scan("work.about", self.id, reading.task(id_of(task)).number)
-            return self._seen(type, reading, rights, [id for _, id in rows])
+            return visible_records(type, reading, rights, [id for _, id in rows])
 
     @verb
     def decide(
@@ -475,12 +432,12 @@ class Work:
 
         `question` is what was to be decided. `choice` is what was chosen. `alternatives` is what could have been
         chosen. `reversible` is whether it can be reversed."""
-        given = {
+        values = {
             "question": question, "choice": choice, "alternatives": alternatives, "rationale": rationale,
             "confidence": confidence, "reversible": reversible, "reverses": reverses,
         }  # fmt: skip
         return self._record(
-            Decision, given, by, task=task, affects=affects, sensitivity=sensitivity, token=_token
+            Decision, values, by, task=task, affects=affects, sensitivity=sensitivity, token=_token
         )
 
     @verb
@@ -500,9 +457,9 @@ class Work:
 
         `text` is what was learned. `type` is constraint, opportunity, risk or insight. `promote_to_core` is a core
         that it may belong to."""
-        given = {"text": text, "type": type, "promote_to_core": promote_to_core}
+        values = {"text": text, "type": type, "promote_to_core": promote_to_core}
         return self._record(
-            Discovery, given, by, task=task, affects=affects, sensitivity=sensitivity, token=_token
+            Discovery, values, by, task=task, affects=affects, sensitivity=sensitivity, token=_token
         )
 
     @verb
@@ -528,52 +485,23 @@ class Work:
         `path` is where it lies. `type` is file, code, document, config, test, migration or schema. `description` is
         more about it. `store` is whether its content is stored. `commit` is the commit that it is in. `branch` is the
         branch that it is on."""
-        made = _made(path, type, description, content, store, commit, branch)
-        return self._record(Artifact, {**made.said, **made.more}, by, task=task, token=_token)
+        new = made(path, type, description, content, store, commit, branch)
+        return self._record(Artifact, {**new.said, **new.more}, by, task=task, token=_token)
 
     @verb
     def content(self, artifact: str | Artifact, *, at: At = None) -> bytes:
         """The content of an artifact that is stored. Raises NotFound if it is only a reference, or was not there as of
         `at`."""
-        found = self._one(Artifact, record_id(artifact), at=at)
-        data = None if found.blob is None else self._ledger.blob(found.blob)
+        record = self._one(Artifact, record_id(artifact), at=at)
+        data = None if record.blob is None else self._ledger.blob(record.blob)
         if data is None:
-            raise NotFound(f"{found.path!r} is kept by reference only: look for the file itself")
+            raise NotFound(f"{record.path!r} is kept by reference only: look for the file itself")
         return data
 
     @verb
     def contributions(self, *, at: At = None) -> list[Contribution]:
         """What each agent has done, as far as the reader may see it."""
-        with self._reading(at) as (reading, rights):
-            found = dict[str, dict[str, list[str]]]()
-            spans = dict[str, list[int]]()
-            rows = reading.views.scan("work.by", self.id)
-            for type in (Decision, Discovery, Artifact):
-                made = [id for (_, _, kind, _), id in rows if kind == EVENTS[type]]
-                seen = {one.id for one in self._seen(type, reading, rights, made, erased=True)}
-                rows = [row for row in rows if row[0][2] != EVENTS[type] or row[1] in seen]
-            for (_, agent, kind, position), id in rows:
-                found.setdefault(str(agent), {}).setdefault(str(kind), []).append(id)
-                spans.setdefault(str(agent), []).append(int(position))
-            roles = {agent: rights_of(reading.views, agent).role for agent in found}
-            times = self._times({position for each in spans.values() for position in (min(each), max(each))})
-        kinds = {"tasks": COMPLETED, "reviews": REVIEWED, "decisions": DECIDED, "discoveries": DISCOVERED}
-        kinds["artifacts"] = PRODUCED
-        return [
-            Contribution(
-                agent=agent,
-                role=roles[agent],
-                first_us=times[min(spans[agent])],
-                last_us=times[max(spans[agent])],
-                log_ref=f"commonplace log --actor {agent} --after {min(spans[agent]) - 1}",
-                **{name: tuple(dict.fromkeys(did.get(kind, ()))) for name, kind in kinds.items()},
-            )
-            for agent, did in sorted(found.items())
-        ]
-
-    def _times(self, positions: Collection[int]) -> dict[int, int]:
-        with self._ledger.reads() as reads:
-            return {one: reads.records(one - 1, one, 1)[0].created_at for one in positions}
+        return contributions_of(self, at)
 
     # people
 
@@ -593,8 +521,8 @@ class Work:
 
         `text` is what to say. `target` is an agent, orchestrator, or all. `priority` is low, normal, high or
         critical. `delivery` is next_turn, immediate or when_idle."""
-        given = {"text": text, "target": target, "priority": priority, "delivery": delivery}
-        return self._record(Nudge, given, by, task=task)
+        values = {"text": text, "target": target, "priority": priority, "delivery": delivery}
+        return self._record(Nudge, values, by, task=task)
 
     @verb
     def read_messages(self, agent: str | None = None, *, peek: bool = False, at: At = None) -> list[Nudge]:
@@ -603,31 +531,29 @@ class Work:
         that waits for the agent, and nothing is marked.
 
         `peek` is whether to look only, so that nothing counts as told."""
-        who = self._agent(agent)
+        reader = self._agent(agent)
         if peek or at is not None:
             with self._reading(at) as (reading, _):
-                info = info_of(reading.views, self.id)
-                leading = info is not None and info.leader == who
-                return [nudge_for(reading, who, row) for row in waiting(reading, who, leading, "idle")]
+                rows = waiting(reading, reader, reading.info.leader == reader, "idle")
+                return [nudge_for(reading, reader, row) for row in rows]
         self._session.services.premises.look()
         with self._reading(None) as (reading, _):
-            mine = [one.id for one in reading.listed("in_progress") if one.assigned_to == who]
-        return self._told(who, tuple(mine), "turn" if mine else "idle", None)
+            mine = [task.id for task in reading.listed("in_progress") if task.assigned_to == reader]
+        return self._told(reader, tuple(mine), "turn" if mine else "idle", None)
 
     def _told(
         self, agent: str, tasks: tuple[str, ...], when: str, only: tuple[str, ...] | None
     ) -> list[Nudge]:
         """Mark nudges as told to an agent: all that wait, or only these."""
-        by = agent if self._actor == OWNER else None
-        rows = self._do("take", by, agent=agent, tasks=tasks, when=when, only=only)
+        rows = self._do("take", agent, agent=agent, tasks=tasks, when=when, only=only)
         with self._reading(None) as (reading, _):
             return [nudge_for(reading, agent, row) for row in rows]
 
     @verb
     def acknowledge(self, nudge: str | Nudge, agent: str | None = None) -> None:
-        """Say that a nudge was heard: whoever holds the task next is not told it again."""
-        who = self._agent(agent)
-        self._do("acknowledge", who if self._actor == OWNER else None, nudge=record_id(nudge), agent=who)
+        """Say that a nudge was heard: the next holder of the task is not told it again."""
+        reader = self._agent(agent)
+        self._do("acknowledge", reader, nudge=record_id(nudge), agent=reader)
 
     @verb
     def review(self, task: str | Task, verdict: str, *, comments: str = "", by: str | None = None) -> Task:
@@ -635,11 +561,10 @@ class Work:
         reviews what it did itself.
 
         `verdict` is approved, needs_rework or rejected. `comments` is what to say about it."""
-        what = checked("verdict", verdict, ("approved", "needs_rework", "rejected"))
-        found: Task = self._do(
-            "review", by, task=id_of(task), verdict=what, comments=checked_text("comments", comments)
-        )
-        return found
+        checked("verdict", verdict, ("approved", "needs_rework", "rejected"))
+        words = checked_text("comments", comments)
+        reviewed: Task = self._do("review", by, task=id_of(task), verdict=verdict, comments=words)
+        return reviewed
 
     @verb
     def escalate(
@@ -661,48 +586,20 @@ class Work:
     @verb
     def inbox(self, *, at: At = None) -> Inbox:
         """Everything that waits for a person: approvals, choices, reviews, escalations, failed tasks, candidates."""
-        return Inbox(
-            tuple(one for one in self._pending(Approval, "approval", at)),
-            tuple(one for one in self._pending(Branch, "branch", at)),
-            self._listed("review", at),
-            tuple(one for one in self._pending(Escalation, "escalation", at)),
-            self._listed("failed", at),
-            tuple(self.candidates(at=at)),
-        )
-
-    def _listed(self, status: str, at: At) -> tuple[Task, ...]:
-        """The tasks of a status, the highest priority first."""
-        with self._reading(at) as (reading, _):
-            return tuple(reading.listed(status))
-
-    def _pending(self, type: type[T], name: str, at: At) -> list[T]:
         with self._reading(at) as (reading, rights):
-            return self._waiting(type, name, reading, rights)
-
-    def _waiting(self, type: type[T], name: str, reading: Reading, rights: Rights) -> list[T]:
-        rows = reading.views.scan("work.pending", self.id, name)
-        return self._seen(type, reading, rights, [str(key[3]) for key, _ in rows], erased=True)
+            approvals, branches = pending(Approval, reading, rights), pending(Branch, reading, rights)
+            escalations = pending(Escalation, reading, rights)
+            reviews, failed = tuple(reading.listed("review")), tuple(reading.listed("failed"))
+        return Inbox(approvals, branches, reviews, escalations, failed, tuple(self.candidates(at=at)))
 
     @verb
     def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
         """What happens in this work, as it happens: the events that the reader may see."""
         self.info()
         for event in self._session.ledger.tail(after, timeout):
-            yield from self._shown(event)
-
-    def _shown(self, event: Event) -> list[Event]:
-        """The event, if it is about this work and the reader may see it now. Who may know of a work may see what
-        happens in it, up to how sensitive that is; a nudge is between who sent it and whom it is for."""
-        if event.erased or event.kind not in EVERY or event.payload["work"] != self.id:
-            return []
-        with self._reading(None) as (reading, rights):
-            labels = {**event.labels, **(reading.views.get("labels", event.id) or {})}
-            if event.kind in BETWEEN:
-                whom = event.payload.get("target") or event.payload.get("to")
-                if not may_see_nudge(reading, rights, {"by": event.actor, "target": whom}):
-                    return []
-            seen = may_see_of(rights, event.actor, event.kind, {**labels, "audience": "team"})
-            return [without_hidden(reading.views, rights, event)] if seen else []
+            visible = visible_event(self, event)
+            if visible is not None:
+                yield visible
 
     # leading
 
@@ -712,10 +609,9 @@ class Work:
         dies, the next one goes on where it was."""
         from .leading import Lead
 
-        who = self._agent(agent)
-        length = seconds("lease", lease)
-        fence: int = self._do("lead", who if self._actor == OWNER else None, agent=who, lease=length)
-        return Lead(self, who, fence, length)
+        leader, length = self._agent(agent), seconds("lease", lease)
+        fence: int = self._do("lead", leader, agent=leader, lease=length)
+        return Lead(self, leader, fence, length)
 
     # what somebody needs to know
 
@@ -785,479 +681,35 @@ class Work:
 
     @contextmanager
     def _reading(self, at: At) -> Iterator[tuple[Reading, Rights]]:
-        """The work as of then, for whoever may know of it then and now."""
+        """The work as of then, if the actor may know of it then and now."""
         with self._ledger.snapshot() as now:
-            rights = rights_of(now, self._actor)
-            known = info_of(now, self.id)
-            if known is None or not may_know(rights, known):
-                raise NotFound(no_work(self.id))
+            rights = self._may_know(now)
             if at is None:
                 yield Reading(now, self.id), rights
                 return
             with self._ledger.snapshot(at) as then:
-                known = info_of(then, self.id)
-                if known is None or not may_know(rights_of(then, self._actor), known):
-                    raise NotFound(f"{no_work(self.id)} (as of then)")
+                self._may_know(then, " (as of then)")
                 yield Reading(then, self.id, now), rights
+
+    def _may_know(self, views: ViewReader, when: str = "") -> Rights:
+        """The rights of the actor. Raises NotFound if it may not know of the work."""
+        rights, info = rights_of(views, self._actor), info_of(views, self.id)
+        if info is None or not may_know(rights, info):
+            raise NotFound(f"{no_work(self.id)}{when}")
+        return rights
 
     def _one(self, type: type[T], id: str, erased: bool = False, at: At = None) -> T:
         with self._reading(at) as (reading, rights):
-            found = self._seen(type, reading, rights, [check_name("id", id)], erased)
-        if not found:
+            records = visible_records(type, reading, rights, [check_name("id", id)], erased)
+        if not records:
             raise NotFound(f"there is no {type.__name__.lower()} {id!r} in this work")
-        return found[0]
+        return records[0]
 
-    def _latest(self, type: type[T], count: int, reading: Reading, rights: Rights) -> list[T]:
-        """The last few of a type that the reader may see, the newest first."""
-        rows = reading.views.each("work.log", self.id, EVENTS[type], reverse=True)
-        visible = reading.visible(rights.actor, ((EVENTS[type], id) for _, id in rows))
-        return self._seen(type, reading, rights, [id for _, id in islice(visible, count)])
-
-    def _seen(
-        self, type: type[T], reading: Reading, rights: Rights, ids: Sequence[str], erased: bool = False
-    ) -> list[T]:
-        """Those of these ids that are of a type and that the reader may see, by the labels of then and of now; what was
-        erased is left out, or stands there without its words."""
-        rows = reading.seen(rights.actor, ids)
-        wanted = {
-            id: row for id, row in rows.items() if row["kind"] == EVENTS[type] and (row["said"] or erased)
-        }
-        if type is not Nudge:
-            return [
-                record_of(type, id, row, self._words_of_others(reading, rights, row))
-                for id, row in wanted.items()
-            ]
-        nudges = [{**row, "id": id} for id, row in wanted.items() if may_see_nudge(reading, rights, row)]
-        return cast(list[T], [nudge_for(reading, rights.actor, row) for row in nudges])
-
-    def _words_of_others(self, reading: Reading, rights: Rights, row: Mapping[str, Any]) -> dict[str, str]:
-        """What an answer to it says, and which decision reversed it; what the reader may not see of that is "" ."""
-        named = [row[name] for name in ("answer", "reversed_by") if row.get(name)]
-        seen, words = reading.seen(rights.actor, named) if named else {}, {}
-        if "answer" in row:
-            said = seen.get(row["answer"], {}).get("said", {})
-            words = {"why": said.get("why", ""), "answer": said.get("answer", "")}
-        if row.get("reversed_by"):
-            words["reversed_by"] = row["reversed_by"] if row["reversed_by"] in seen else ""
-        return words
+    _seen = staticmethod(visible_records)
 
     def __repr__(self) -> str:
         return f"<Work {self.id!r}>"
 
 
-class Inbox(msgspec.Struct, frozen=True):
-    """What waits for a person."""
-
-    approvals: tuple[Approval, ...]
-    branches: tuple[Branch, ...]
-    reviews: tuple[Task, ...]
-    escalations: tuple[Escalation, ...]
-    failed: tuple[Task, ...]
-    candidates: tuple[Any, ...] = ()
-
-    def __len__(self) -> int:
-        return sum(len(getattr(self, name)) for name in self.__struct_fields__)
-
-
-class Claim:
-    """A task that is an agent's own for as long as its lease lasts.
-
-    With `with`, an exception fails the task, and a task that was neither completed nor failed is released, also when
-    somebody interrupts it (Ctrl-C).
-    """
-
-    def __init__(self, work: Work, agent: str, task: Task) -> None:
-        self.work, self.agent, self.task = work, agent, task
-        assert task.token is not None
-        self.token: int = task.token
-        self.lease = task.lease
-        self.urgent: list[Nudge] = []
-        """What heartbeats have brought that a worker made for the agent, until it looks at its nudges."""
-        self._done = False
-
-    def _ask(self, command: str, **given: Any) -> Any:
-        return self.work._do(command, self._by, task=self.task.number, token=self.token, **given)
-
-    def _do(self, command: str, **given: Any) -> Task:
-        return self._becomes(self._ask(command, **given))
-
-    def _becomes(self, task: Task) -> Task:
-        self.task, self._done = task, task.status != "in_progress"
-        return task
-
-    @verb
-    def heartbeat(self, lease: float | None = None) -> list[Nudge]:
-        """Say that the agent is still there: the task is its own for another lease. Answers the nudges that are to be
-        told at once, each once. Raises Fenced if its lease has run out or the task went on without it, Conflict if the
-        work was given up."""
-        length = self.lease if lease is None else seconds("lease", lease)
-        store = self.work._ledger.store
-        with self.work._reading(None) as (reading, _):
-            task, info = reading.task(self.task.id), info_of(reading.views, self.work.id)
-            urgent = waiting(reading, self.agent, False, "beat")
-            in_force = _leases(reading, [task])
-        if info is not None and not info.open:
-            raise Conflict(f"the work {info.name!r} is {info.status}: there is no use in going on")
-        if task.token != self.token or task.status != "in_progress":
-            raise Fenced(
-                f"{self.agent!r} lost task {self.task.id!r}, which is {task.status} now: its claim {self.token} is no "
-                "longer in force"
-            )
-        if not in_force:
-            raise Fenced(run_out(task))
-        # A lease that ends between that look and this line is renewed as if it had not. If somebody has the task by
-        # then, it is under another fence: what is renewed is nothing but what is lost anyway.
-        held = store.lease(lease_name(task), self.agent, length, self.token)
-        if held.fence != self.token or held.holder != self.agent:
-            raise Fenced(f"{self.agent!r} lost task {self.task.id!r} to {held.holder!r}")
-        ids = tuple(row["id"] for row in urgent)
-        return self.work._told(self.agent, (self.task.id,), "beat", ids) if ids else []
-
-    @verb
-    def complete(
-        self,
-        summary: str = "",
-        *,
-        next_steps: Sequence[str] = (),
-        learnings: Sequence[str] = (),
-        artifacts: Sequence[str | Path | Artifact] = (),
-    ) -> Task:
-        """The task is done: it is completed, or waits for a review if it needs one. Paths among the `artifacts` are
-        recorded as `artifact` does it. The same call again answers as the first time.
-
-        `artifacts` is what was made: paths of files."""
-        self._complete(None, summary, next_steps, learnings, artifacts)
-        return self.task
-
-    @verb
-    def next(
-        self,
-        summary: str = "",
-        *,
-        next_steps: Sequence[str] = (),
-        learnings: Sequence[str] = (),
-        artifacts: Sequence[str | Path | Artifact] = (),
-        _event: str | None = None,
-    ) -> Claim | None:
-        """Complete the task and claim the next one, in one commit: half the waiting where tasks are small. Answers None
-        when nothing is ready or the work is paused, and when the same call is made again; the task is completed all the
-        same.
-
-        `artifacts` is what was made: paths of files."""
-        found = self._complete(self.lease, summary, next_steps, learnings, artifacts, _event)
-        return None if found is None else Claim(self.work, self.agent, found)
-
-    def _complete(
-        self,
-        then: float | None,
-        summary: str,
-        next_steps: Sequence[str],
-        learnings: Sequence[str],
-        artifacts: Sequence[str | Path | Artifact],
-        event: str | None = None,
-    ) -> Task | None:
-        each = listed("artifacts", artifacts)
-        known = [one.id for one in each if isinstance(one, Artifact)]
-        made = tuple(_made(one) for one in each if not isinstance(one, Artifact))
-        result = TaskResult(
-            checked_text("summary", summary), texts("next_steps", next_steps), texts("learnings", learnings),
-            tuple(known),
-        )  # fmt: skip
-        following: Task | None
-        done, following = self._ask("complete", result=result, made=made, then=then, event=event)
-        self._becomes(done)
-        return following
-
-    @verb
-    def fail(self, reason: str) -> Task:
-        """The task has failed; its policy says what happens next."""
-        return self._do("fail", reason=required_text("reason", reason))
-
-    @verb
-    def release(self, reason: str = "") -> Task:
-        """Give the task back, for those it was for."""
-        return self._do("release", reason=checked_text("reason", reason))
-
-    @verb
-    def block(self, reason: str = "", *, on: Sequence[str | Task] = ()) -> Task:
-        """The task cannot go on: until somebody clears the reason, or until other tasks are done.
-
-        `on` are the ids of the tasks to wait for."""
-        why = checked_text("reason", reason)
-        return self._do("block_or_split", reason=why, on=names("on", on), subtasks=())
-
-    @verb
-    def split(self, subtasks: Sequence[str | Mapping[str, Any]]) -> Task:
-        """Split the task: it waits until these are done, and can then be claimed again to bring them together. They are
-        for the same role as the task, unless they name one (`for_role`). Who may not orchestrate gives them no agent,
-        no other role, no tasks that they block, no failure that aborts the work and no higher priority than the task's
-        own.
-
-        `subtasks` are titles, or tasks with the fields of add_task."""
-        fields = [{"title": one} if isinstance(one, str) else one for one in listed("subtasks", subtasks)]
-        return self._do("block_or_split", reason="", on=(), subtasks=tuple(new_task(one) for one in fields))
-
-    @verb
-    def nudges(self) -> list[Nudge]:
-        """What the agent is to be told in this turn, with what came in by heartbeats that a worker made for it."""
-        urgent, self.urgent = self.urgent, []
-        return [*urgent, *self.work.read_messages(self.agent)]
-
-    @verb
-    def context(
-        self, *, max_chars: int | None = 6_000, max_tokens: int | None = None, receipt: bool = True
-    ) -> Context:
-        """What it needs to know, with the nudges that it is told by this, and a receipt. With `receipt=False` nothing
-        is written: then the nudges wait on.
-
-        `receipt` is whether a receipt is written."""
-        from .contexts import context_of
-
-        return context_of(self.work, self.task.id, max_chars, max_tokens, None, self.agent, receipt)
-
-    @verb
-    def radar(self) -> list[Overlap]:
-        """What may make the task needless."""
-        from .radar import overlaps
-
-        return overlaps(self.work, self.task.id, self.agent)
-
-    @verb
-    def decide(self, **fields: Any) -> Decision:
-        """As `Work.decide`, about this task, as long as it is held."""
-        return self.work.decide(**{**self._held, **fields})
-
-    @verb
-    def discover(self, text: str, **fields: Any) -> Discovery:
-        """As `Work.discover`, about this task, as long as it is held.
-
-        `text` is what was learned."""
-        return self.work.discover(text, **{**self._held, **fields})
-
-    @verb
-    def artifact(self, path: str | Path, **fields: Any) -> Artifact:
-        """As `Work.artifact`, for this task, as long as it is held.
-
-        `path` is where it lies."""
-        return self.work.artifact(path, **{**self._held, **fields})
-
-    @property
-    def _held(self) -> dict[str, Any]:
-        """Who says something, and of which task, for as long as the claim is in force."""
-        return {"task": self.task, "by": self._by, "_token": self.token}
-
-    @property
-    def _by(self) -> str | None:
-        return self.agent if self.work._actor == OWNER else None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        if self._done:
-            return
-        try:
-            if error is None:
-                self.release()
-            elif isinstance(error, Exception):
-                self.fail(f"{type(error).__name__}: {error}")
-            else:  # its holder was interrupted
-                self.release(type(error).__name__)
-        except (Fenced, Conflict):
-            if error is None:
-                raise
-
-    def __repr__(self) -> str:
-        return f"<Claim {self.token} of {self.task.title!r} by {self.agent!r}>"
-
-
-# beginning and listing
-
-
-def begin(session: Session, id: str, fields: Mapping[str, Any], by: str | None) -> Work:
-    """Begin a work."""
-    work = Work(session, id)
-    tasks = tuple(new_task(one) for one in fields["tasks"])
-    work._do("create", by, plan=Plan(info_from(id, fields), tasks))
-    return work
-
-
-def opened(session: Session, id: str, fields: Mapping[str, Any]) -> Work:
-    """The work with an id. If it is said what it was begun with, that must be so."""
-    work = Work(session, id)
-    given = [name for name, value in fields.items() if value]
-    with work._reading(None) as (reading, _):
-        row = reading.views.get("work.works", id)
-    if given:
-        began = session.ledger.event(row["event"])
-        check_same(began, info_from(id, {**fields, "name": "any"}), given)
-    return work
-
-
-def info_from(id: str, fields: Mapping[str, Any]) -> WorkInfo:
-    """What a work is begun with. Raises BadInput that names the field."""
-    pattern = fields["pattern"]
-    return WorkInfo(
-        id,
-        required_text("name", fields["name"]),
-        checked_text("goal", fields["goal"]),
-        texts("constraints", fields["constraints"]),
-        tuple(check_name("a core", one) for one in listed("cores", fields["cores"])),
-        None if pattern is None else check_name("pattern", pattern),
-        tuple(check_actor(one) for one in listed("members", fields["members"])),
-        limits=checked_limits({} if fields["limits"] is None else fields["limits"]),
-        on_failure=checked_policy(fields["on_failure"]) or OnFailure(),
-        settings=checked_settings(fields["settings"]),
-    )
-
-
-def home_of(session: Session, id: str) -> str:
-    """The id of the work that a task or an event belongs to, if the reader may know of it."""
-    with session.ledger.snapshot() as now:
-        where = now.get("work.ids", id)
-        event = session.ledger.event(id) if where is None else None
-        if event is not None and event.kind in EVERY:
-            where = [event.payload["work"]]
-        info = None if where is None else info_of(now, where[0])
-        if info is None or not may_know(rights_of(now, session.actor), info):
-            raise NotFound(
-                f"there is no task {id!r} in this book, and nothing else of a work: look for its id"
-            )
-        return info.id
-
-
-def works_of(session: Session, status: str | None, at: At) -> list[WorkInfo]:
-    if status is not None:
-        checked("status", status, tuple(WORK_MOVES))
-    with session.ledger.snapshot() as now, session.ledger.snapshot(at) as then:
-        rights = [rights_of(views, session.actor) for views in (then, now)]
-        infos = [msgspec.convert(row, WorkInfo) for _, row in then.scan("work.works")]
-    known = [info for info in infos if all(may_know(right, info) for right in rights)]
-    return [info for info in known if status in (None, info.status)]
-
-
-def stale(
-    infos: Sequence[WorkInfo], now: datetime, older_than: timedelta | None
-) -> list[tuple[WorkInfo, str]]:
-    """The works that can be put away, and why."""
-    found = []
-    for one in infos:
-        quiet = now - datetime.fromtimestamp(one.changed_us / 1e6, UTC)
-        hours = one.settings.get("auto_archive_hours")
-        limit = older_than if older_than is not None else None if hours is None else timedelta(hours=hours)
-        if limit is not None and one.status in ("completed", "cancelled") and quiet >= limit:
-            found.append((one, f"{one.status} {quiet.days} days and {quiet.seconds // 3600} hours ago"))
-    return found
-
-
-def _leases(reading: Reading, tasks: Sequence[Task]) -> Mapping[str, Lease]:
-    """The leases of these tasks that are in force now."""
-    assert isinstance(reading.views, Snapshot)
-    return reading.views.reads.leases([lease_name(one) for one in tasks]) if tasks else {}
-
-
 def _not_in_force(task: Task, token: object) -> str:
     return f"{shown(token)} is no claim of task {task.id!r} in force: it is {task.status} now"
-
-
-# checking what is given
-
-
-def seconds(name: str, given: object) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0.05 <= given <= 30 * 86_400:
-        raise BadInput(f"{name} {shown(given)} is not a number of seconds from 0.05 to {30 * 86_400:,}")
-    return float(given)
-
-
-def _level(given: str) -> str:
-    return checked("sensitivity", given, ("public", "private", "sensitive"))
-
-
-def _made(
-    path: str | Path,
-    type: str = "file",
-    description: str = "",
-    content: bytes | str | None = None,
-    store: bool | None = None,
-    commit: str | None = None,
-    branch: str | None = None,
-) -> Made:
-    """Something that was made, as it is recorded."""
-    if not isinstance(path, str | Path) or not 1 <= len(str(path)) <= MAX_NAME:
-        raise BadInput(f"path {shown(path)} is not a path: give where it lies, in 1 to {MAX_NAME} characters")
-    where = checked_text("path", str(check_path("path", path)))
-    if content is not None and not isinstance(content, bytes | str):
-        raise BadInput(f"content {shown(content)} is neither bytes nor text")
-    if store is not None:
-        checked_flag("store", store)
-    data = check_text("content", content).encode() if isinstance(content, str) else content
-    checksum: str | None = None
-    size = 0 if data is None else len(data)
-    if data is None:
-        data, checksum, size = _file(Path(path), store)
-    elif store is not False:
-        _check_size(where, size, store)
-    if store and data is None:
-        raise BadInput(f"there is no file {where} to store: give its content")
-    about = checked_text("description", description)
-    said: dict[str, Any] = {"path": where, "description": about}
-    more: dict[str, Any] = {
-        "type": checked("type of artifact", type, ARTIFACT_TYPES),
-        "commit": None if commit is None else masked(check_name("commit", commit)),
-        "branch": None if branch is None else masked(check_name("branch", branch)),
-    }
-    if data is not None:
-        checksum = sha256(data).hexdigest()
-    if checksum is not None:
-        more |= {"checksum": f"sha256:{checksum}", "size": size}
-    if data is not None and store is not False:
-        said["content"] = Blob(data)
-    return Made(said, {name: value for name, value in more.items() if value is not None})
-
-
-def _check_size(where: str, size: int, store: bool | None) -> None:
-    """Raises TooLarge for content that would not be stored whole."""
-    if size > MAX_BLOB:
-        raise TooLarge(
-            f"the content of {where} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: keep it in a file, and "
-            "name its path without content"
-        )
-    if size > SMALL and not store:
-        raise TooLarge(
-            f"the content of {where} has {size:,} bytes, and more than {SMALL:,} are stored only if you say so: say "
-            "store=True, or store=False for its checksum alone"
-        )
-
-
-def _file(file: Path, store: bool | None) -> tuple[bytes | None, str | None, int]:
-    """The content of a file that is small, or is to be stored, and the checksum and size of a larger one. What is not
-    a file has neither, nor has a link: what it leads to may be anything on this host."""
-    try:
-        fd = _plain_file(file)
-        if fd is None:
-            return None, None, 0
-        with open(fd, "rb") as opened:
-            size = os.fstat(fd).st_size
-            if size <= (MAX_BLOB if store else SMALL):
-                data = opened.read()
-                return data, None, len(data)
-            if store:
-                raise TooLarge(
-                    f"{file} has {size:,} bytes, and at most {MAX_BLOB:,} are stored: leave store out"
-                )
-            return None, file_digest(opened, "sha256").hexdigest(), size
-    except OSError as error:
-        raise BadInput(
-            f"{file} cannot be read ({error.strerror}): give its content, or another path"
-        ) from error
-
-
-def _plain_file(file: Path) -> int | None:
-    """A descriptor of the file at a path; None if there is none. Below the folder that we are in no part of the path
-    may be a link; elsewhere the folders are the caller's word."""
-    try:
-        inside = not file.is_absolute() and ".." not in file.parts
-        root, name = (Path.cwd(), file.as_posix()) if inside else (file.parent.resolve(), file.name)
-        return Folder(root).open(name)
-    except UnsafePath:
-        return None

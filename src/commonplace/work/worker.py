@@ -24,10 +24,11 @@ from ..errors import (
     shown,
 )
 from ..ledger.events import new_id
+from .checks import checked_flag, seconds
+from .holding import Claim
 from .people import lead_lease
-from .tasks import FINAL, Task, checked_flag
-from .transaction import info_of
-from .verbs import LEASE, Claim, seconds
+from .tasks import FINAL, Task
+from .verbs import LEASE
 
 if TYPE_CHECKING:
     from .verbs import Work
@@ -47,6 +48,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
 """How many seconds a worker waits before it tries again to reach the book."""
 OUTAGE = 300.0
 """After how many seconds it gives up."""
+AFTER_LEASE = 0.05
+"""How many seconds after the end of a lease a waiting worker looks."""
 UNTIL = ("done", "idle", "stopped")
 
 
@@ -65,6 +68,10 @@ class Worked(msgspec.Struct):
     left: int = 0
     """Tasks that were left undone when it stopped because nobody could go on: those that had failed, and those that
     wait for them."""
+
+    def __str__(self) -> str:
+        left = f", {self.left:,} left undone" if self.left else ""
+        return f"{self.agent}: {self.completed:,} completed, {self.failed:,} failed, {self.lost:,} lost{left}"
 
     @property
     def tasks(self) -> int:
@@ -133,7 +140,7 @@ class _Worker:
             if self._ends():
                 return False
             _say_what_it_waits_for(self._work, self._agent, self._done)
-            _wait(self._work, head, self._poll, self._stopped)
+            _wait(self._work, head, _pause(self._work, self._poll), self._stopped)
         return True
 
     def _do(self, claim: Claim) -> None:
@@ -175,15 +182,15 @@ def work_off(
     somebody leads who may decide about what has failed), nothing is ready ("idle"), or only when `stop` is set
     ("stopped"); at most `most` tasks. With `wait_for_tasks`, a work that has no tasks yet is neither done nor idle.
     While the handler works, heartbeats go out by themselves. When nothing is ready it sleeps until something happens,
-    and looks every `poll` seconds (half a `lease`) for tasks of workers that have died. While the book cannot be
-    reached, it tries again for five minutes. An interrupt (Ctrl-C) gives its task back."""
+    the lease of a task ends, or `poll` seconds (half a `lease`) have passed. While the book cannot be reached, it tries
+    again for five minutes. An interrupt (Ctrl-C) gives its task back."""
     return _Worker(work, agent, handler, stop or threading.Event(), **how).run()
 
 
 def _held_under(work: Work, event: str) -> Claim | None:
     """The claim that was recorded under this id, if it was. Raises Conflict if it is no longer held."""
-    found = work._ledger.event(event)
-    return None if found is None else work.reopen_claim(found.payload["task_id"], found.position)
+    claim = work._ledger.event(event)
+    return None if claim is None else work.reopen_claim(claim.payload["task_id"], claim.position)
 
 
 def _give_back_unseen(work: Work, agent: str, event: str) -> None:
@@ -219,12 +226,12 @@ def give_back(claim: Claim | None) -> None:
         log.warning("%s could not give back task %s: %s", claim.agent, claim.task.id, error)
 
 
-def _say_what_it_waits_for(work: Work, agent: str, told: Worked) -> None:
+def _say_what_it_waits_for(work: Work, agent: str, worked: Worked) -> None:
     """Once, if nobody is at work: then only a person or the leader can bring it on."""
     counts = work.counts()
-    if told.waited or counts.get("in_progress", 0) or not counts:
+    if worked.waited or counts.get("in_progress", 0) or not counts:
         return
-    told.waited = True
+    worked.waited = True
     left = [
         f"{counts[name]:,} {name}" for name in ("failed", "blocked", "review", "assigned") if counts.get(name)
     ]
@@ -251,7 +258,7 @@ def claimed(work: Work, agent: str, lease: float, event: str | None = None) -> C
         return None
 
 
-def _ends(work: Work, until: str, wait_for_tasks: bool, told: Worked) -> bool:
+def _ends(work: Work, until: str, wait_for_tasks: bool, worked: Worked) -> bool:
     """Whether a worker for which nothing is ready has done its part."""
     if until == "stopped":
         return False
@@ -266,9 +273,9 @@ def _ends(work: Work, until: str, wait_for_tasks: bool, told: Worked) -> bool:
         return True
     if _is_led(work):  # by somebody who may let it be tried again
         return False
-    told.left = counts["tasks"] - sum(counts.get(status, 0) for status in FINAL)
+    worked.left = counts["tasks"] - sum(counts.get(status, 0) for status in FINAL)
     log.warning(
-        "%s leaves %s tasks undone: they have failed, or wait for one that has", told.agent, told.left
+        "%s leaves %s tasks undone: they have failed, or wait for one that has", worked.agent, worked.left
     )
     return True
 
@@ -283,8 +290,8 @@ def _standing(work: Work) -> tuple[bool, bool, dict[str, int]]:
     """Whether a work is open, whether it is over, and its counts: all as of one moment, because a leader may let a task
     be tried again between two looks."""
     with work._reading(None) as (reading, _):
-        info, counts = info_of(reading.views, work.id), dict(reading.counts)
-        if info is None or not info.open:
+        counts = reading.counts
+        if not reading.info.open:
             return False, True, counts
         if sum(counts.get(status, 0) for status in FINAL) >= counts.get("tasks", 0):
             return True, True, counts
@@ -303,12 +310,12 @@ def all_hang(tasks: Sequence[Task]) -> bool:
         for id in task.depends_on:
             below.setdefault(id, []).append(task.id)
     ahead = [task.id for task in tasks if task.status == "failed"]
-    found = set(ahead)
+    hanging = set(ahead)
     while ahead:
-        fresh = [id for id in below.get(ahead.pop(), ()) if id not in found]
-        found.update(fresh)
+        fresh = [id for id in below.get(ahead.pop(), ()) if id not in hanging]
+        hanging.update(fresh)
         ahead += fresh
-    return len(found) == len(tasks)
+    return len(hanging) == len(tasks)
 
 
 def _is_led(work: Work) -> bool:
@@ -319,6 +326,19 @@ def _is_led(work: Work) -> bool:
         return bool(reads.leases([lead_lease(work.id, led)]))
 
 
+def _pause(work: Work, longest: float) -> float:
+    """For how many seconds a worker sleeps if nothing happens: until the lease of a task ends that somebody holds, or
+    that is to be tried again. Nobody tells when a worker dies, or when such a pause is over."""
+    with work._reading(None) as (reading, _):
+        is_paused, held = reading.info.status == "paused", list(reading.listed("in_progress", "later"))
+        leases = reading.leases(held)
+    if is_paused:  # then nothing is claimed, whatever has ended
+        return longest
+    if len(leases) < len(held):
+        return AFTER_LEASE
+    return min([longest, *(lease.seconds + AFTER_LEASE for lease in leases.values())])
+
+
 def _wait(work: Work, head: int, pause: float, stopped: threading.Event) -> None:
     until = monotonic() + pause
     while not stopped.is_set() and (left := until - monotonic()) > 0:
@@ -327,7 +347,7 @@ def _wait(work: Work, head: int, pause: float, stopped: threading.Event) -> None
 
 
 def settle(
-    claim: Claim, told: Worked, outcome: Outcome, more: bool, event: str | None = None
+    claim: Claim, worked: Worked, outcome: Outcome, more: bool, event: str | None = None
 ) -> Claim | None:
     """Say what came of a task. If there is to be `more`, answers the next one where it comes with that; its claim is
     the `event` with that id."""
@@ -340,7 +360,7 @@ def settle(
             log.warning("task %s failed in the hands of %s", claim.task.id, claim.agent, exc_info=error)
             if not claim._done:
                 claim.fail(_cut(f"{type(error).__name__}: {error}"))
-            told.failed += 1
+            worked.failed += 1
             return None
         try:
             following = finish(claim, answer, more, event)
@@ -352,14 +372,14 @@ def settle(
             log.warning("what came of task %s cannot be told", claim.task.id, exc_info=True)
             claim.fail(_cut(f"its handler returned what is no result ({wrong})"))
         if claim.task.status in ("completed", "review"):
-            told.completed += 1
+            worked.completed += 1
         elif claim.task.status == "failed" or claim.task.failures:
-            told.failed += 1
+            worked.failed += 1
         else:
-            told.other += 1
+            worked.other += 1
     except Conflict as lost:  # somebody else has it, or the work was given up
         log.warning("%s lost task %s: %s", claim.agent, claim.task.id, lost)
-        told.lost += 1
+        worked.lost += 1
     return following
 
 
