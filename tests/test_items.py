@@ -14,7 +14,7 @@ import commonplace
 from commonplace import Actor, Book
 from commonplace.errors import BadInput, Conflict, Denied, Erased, NotFound
 from commonplace.index.words import jaccard
-from commonplace.memory.items import alike_places, marks, words_of
+from commonplace.memory.likeness import alike_places, marks, words_of
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 

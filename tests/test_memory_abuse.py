@@ -149,7 +149,7 @@ def test_only_ones_own_is_superseded_without_a_choice(book: Book, team: dict[str
     assert live(bob, core="auth") == ["Tokens expire after an hour"]
     lee.memory.resolve(proposal, "create")
     assert live(bob, core="auth") == ["Tokens never expire at all"]
-    for wrong in ({"supersedes": proposal.item_id}, {"scope": "repository", "key": "k", "value": "v"}):
+    for wrong in ({"supersedes": proposal.item_id}, {"repository": True, "key": "k", "value": "v"}):
         with pytest.raises(BadInput):
             ada.remember(None if "key" in wrong else "Tea is served at four.", **wrong)
 

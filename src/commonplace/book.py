@@ -14,6 +14,7 @@ from .access.commands import ACCESS
 from .access.rights import check_actor
 from .actor import Actor
 from .admin import Admin
+from .documents.writing import DOCUMENTS
 from .engines import locate
 from .engines.contract import TIMEOUT, Engine, PurgeReport
 from .errors import (
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from .run import Run
     from .state.diff import Difference
 
-BUILT_IN = (LEDGER, ACCESS, STATE, MEMORY, RECALL, WORK)
+BUILT_IN = (LEDGER, ACCESS, STATE, DOCUMENTS, MEMORY, RECALL, WORK)
 """The capabilities that every book has."""
 
 DIGEST = re.compile(r"[0-9a-f]{64}")

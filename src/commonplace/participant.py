@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from .documents.verbs import Documents
 from .granting import Access
 from .inbox import inbox
-from .memory.documents import Documents
-from .memory.remembering import remember
+from .memory.remember import remember
 from .memory.verbs import Memory, forget
 from .prompts import Receipts, prompt
 from .recall.digesting import digest

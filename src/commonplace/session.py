@@ -18,8 +18,8 @@ from .access.commands import Denial
 from .access.rights import OWNER, TIERS, Rights, rights_of
 from .errors import BookClosed, Denied, NotEnabled
 from .ledger.events import Event, check_position
-from .memory.reading import VisibleItems, judging
 from .memory.requests import Remember, RememberResult
+from .memory.settings import Settings, settings_of
 from .memory.viewer import Viewer
 from .recall.checking import Checks
 from .recall.searching import IGNORED
@@ -41,15 +41,16 @@ Filters = tuple[str | None, Collection[str] | None, str | None]
 """The run, the kinds and the actor that a read keeps to; None: any."""
 
 WRITES = {
-    "memory.log": "working", "memory.note": "working", "memory.gate": "working", "memory.shelve": "working",
+    "documents.log": "working", "documents.write": "working", "documents.gate": "working",
+    "documents.archive": "working",
     "memory.remember": "long_term", "memory.resolve": "long_term", "memory.patch": "long_term",
-    "memory.mark": "long_term", "memory.forget": "long_term", "memory.retell": "long_term",
+    "memory.mark": "long_term", "memory.forget": "long_term", "memory.summarize": "long_term",
     "memory.core": "long_term",
 }  # fmt: skip
 """The tier that a command writes to; other commands are about memory as a whole."""
 
 CHANGING_ITEMS = frozenset({
-    "memory.remember", "memory.resolve", "memory.patch", "memory.mark", "memory.forget", "memory.retell",
+    "memory.remember", "memory.resolve", "memory.patch", "memory.mark", "memory.forget", "memory.summarize",
     "memory.erase",
 })  # fmt: skip
 """The commands that can change what an item says, or end it."""
@@ -125,10 +126,13 @@ class Session:
     # writing
 
     def submit(self, command: str, request: Any, act: str) -> Any:
-        """Run a command for this actor. Raises Denied if it may only look, or may not write to the command's tier."""
+        """Run a command for this actor. Raises Denied if it may only look, and NotEnabled if its run's files switch off
+        the tier that the command writes to. Whether it may write there is decided with the command."""
         self.check_may_act(act)
-        if command.startswith("memory."):
-            self._check_writes(command, request)
+        if command.startswith(("memory.", "documents.")):
+            self.check_enabled("memory.write", WRITES.get(command, ""))
+        if isinstance(request, Remember) and request.content["kind"] == "episode":
+            self.check_enabled("memory.write", "episodic")
         return self.write(command, request)
 
     def write(self, command: str, request: Any, size: int = 1) -> Any:
@@ -152,22 +156,6 @@ class Session:
 
     def record_denial(self, act: str, what: str) -> None:
         self.ledger.submit("access.deny", Denial(self.looker or self.actor, act, what, self.run))
-
-    def _check_writes(self, command: str, request: Any) -> None:
-        """What is written in a turn goes into tiers that the agent may write to, as far as its run's rules say."""
-        if self.run is None:
-            return
-        tier = WRITES.get(command, "")
-        self.check_enabled("memory.write", tier)
-        if isinstance(request, Remember) and request.content["kind"] == "episode":
-            self.check_enabled("memory.write", "episodic")
-        permission = self.rights().tier(tier) if tier else "read_write"
-        if permission != "read_write":
-            self.deny(
-                "memory.write",
-                tier,
-                f"{self.actor!r} may not write to the {tier} tier of memory: it has {permission!r} there",
-            )
 
     # what it may read
 
@@ -247,9 +235,10 @@ class Session:
                 with self.snapshot(at) as then:
                     yield Viewer(((then, rights_of(then, self.actor, self.run)), (now, rights)))
 
-    def items(self, at: At = None) -> AbstractContextManager[VisibleItems]:
-        """The items of the book as of `at`, as far as this actor may see them."""
-        return judging(self.ledger, self.actor, at, self.run)
+    def settings(self, at: At = None) -> Settings:
+        """How the book's memory is kept, as of `at`."""
+        with self.snapshot(at) as snapshot:
+            return settings_of(snapshot)
 
     @property
     def visibility(self) -> EventVisibility:
@@ -300,8 +289,8 @@ class Session:
     def was_kept(self, kept: RememberResult) -> None:
         """What an item says of files and commands is checked at once, so that it is known when it changes."""
         if kept.outcome == "stored" and kept.item_id is not None and self.services.repository is not None:
-            with self.items() as items:
-                item = items.item(kept.item_id)
+            with self.viewer() as viewer:
+                item = viewer.item(kept.item_id)
             if item is not None:
                 checks = Checks(self)
                 checks.of([item])

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .access.rights import OWNER, check_actor
 from .actor import Actor
+from .documents.document import check_day, day_of, log_path, rendered
 from .errors import BadInput, CommonplaceError, NotFound, shown
 from .ledger.events import encode_payload
-from .memory import daily
 from .memory.items import remarks
 from .memory.markdown import document
-from .memory.reading import MEMORY_MD
+from .memory.places import MEMORY_MD
 from .recall.checking import recorded
 from .recall.search import envelope
 from .state.contract import violations
@@ -64,13 +64,13 @@ def _read(me: Participant, given: Mapping[str, Any]) -> dict[str, Any]:
             "exists": bool(shown),
             "file": MEMORY_MD,
         }
-    day = daily.check_day("date", given.get("date") or datetime.now(UTC).date())
+    day = check_day("date", given.get("date") or datetime.now(UTC).date())
     found = me.documents.day(day)
     me._session.was_shown([one.id for one in found])
     return {
-        "content": daily.page(day, found) if found else "",
+        "content": rendered(log_path(day), found) if found else "",
         "exists": bool(found),
-        "file": f"memory/{day}.md",
+        "file": log_path(day),
     }
 
 
@@ -79,7 +79,7 @@ def _write(me: Participant, given: Mapping[str, Any]) -> dict[str, Any]:
         event = me.documents.log(given["content"])
         return {
             "target": "daily",
-            "file": f"memory/{daily.day_of(event.created_us)}.md",
+            "file": log_path(day_of(event.created_us)),
             "outcome": "stored",
             "id": event.id,
         }

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from ..documents.document import check_day
 from ..errors import BadInput
 from ..ledger.events import from_us
-from .daily import check_day
 from .items import SHAPES, Item, value_text
 
 HEADINGS = {"fact": "Facts", "note": "Notes", "procedure": "Procedures", "episode": "Episodes"}

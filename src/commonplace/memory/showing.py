@@ -14,8 +14,9 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from ..errors import CommonplaceError
-from ..ledger.events import decode
-from .requests import Shown
+from ..ledger.events import decode, draft
+from ..ledger.overlay import Overlay
+from .requests import RECALLED, Shown
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -30,6 +31,30 @@ IDLE = 2.0
 """Seconds in which nothing was shown, after which what waits is noted."""
 
 log = logging.getLogger("commonplace")
+
+
+def decide_shown(overlay: Overlay, request: Shown) -> int | None:
+    """Note what was shown to an actor, once. Answers the position, or None when nothing is new."""
+    new = not_noted(overlay, request)
+    if not new:
+        return None
+    event = draft(RECALLED, actor=request.actor, payload={"shown": new}, run_id=request.run, parents=new)
+    return overlay.emit(event).position
+
+
+def not_noted(overlay: Overlay, request: Shown) -> list[str]:
+    """What of this the book does not say yet, without what was erased meanwhile."""
+    return [
+        id
+        for id in dict.fromkeys(request.shown)
+        if overlay.get("memory.shown", request.run or "", id, request.actor) is None
+        and not _gone(overlay, id)
+    ]
+
+
+def _gone(overlay: Overlay, id: str) -> bool:
+    record = overlay.record_of(id)
+    return record is None or record.body is None
 
 
 class Showing:

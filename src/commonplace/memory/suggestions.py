@@ -14,9 +14,9 @@ import msgspec
 
 from ..index.words import jaccard, tokens
 from .cores import CoreConfig
-from .items import Item, marks, words_of
-from .similar import FLAGGED
-from .upkeep import DAY_US
+from .items import Item
+from .likeness import FLAGGED, marks, words_of
+from .tidy import DAY_US
 
 ENOUGH_TAGS = 2
 """How many tags two entries must share to be worth a link."""
@@ -33,9 +33,9 @@ class Suggestion(msgspec.Struct, frozen=True):
 
 def suggested(items: Sequence[Item], rules: Mapping[str, CoreConfig], now_us: int) -> list[Suggestion]:
     """Suggestions for these items, the cores' own rules in `rules`: duplicates first, then links, stale ones, tags."""
-    places = defaultdict[tuple[str, str], list[Item]](list)
+    places = defaultdict[tuple[str, bool], list[Item]](list)
     for one in items:
-        places[one.core or "", one.scope].append(one)
+        places[one.core or "", one.repository].append(one)
     found: list[Suggestion] = []
     for entries in places.values():
         found += [*_merges(entries), *_links(entries), *_stale(entries, rules, now_us), *_tags(entries)]

@@ -1,4 +1,4 @@
-"""Who may see an event of memory: whoever may see what the event is about, now as well as then.
+"""Who may see an event of memory: an actor that may see what the event is about, now as well as then.
 
 An event's own labels say who could see it when it was recorded. What it is about may have been taken back since: an
 item was unshared or forgotten, its core made private, a session cleared. So events follow what they are about.
@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from ..access.rights import WORKING, Rights, may_see_of
 from ..access.rights import may_see as labels_allow
+from ..documents.document import SESSIONS, WRITTEN, entries
 from ..ledger.events import Event
 from ..ledger.labels import Labels
 from ..ledger.reader import ViewReader
-from . import papers
 from .cores import CORE_SET, Core, may_know
 from .reading import item_at, may_read
 from .requests import CREATED, UPDATED
@@ -28,7 +28,7 @@ QUOTING = {"premise.changed": ("text",), "work.nudged": ("said", "quote")}
 
 def may_see(views: ViewReader, rights: Rights, event: Event, relabelled: Labels | None = None) -> bool:
     """Whether an actor may see an event, by the labels and the book that the views shows. `relabelled`: what its labels
-    were changed to, for who has read that already."""
+    were changed to, if the caller has read that already."""
     if rights.owner:
         return True
     if relabelled is None:
@@ -44,9 +44,9 @@ def may_see(views: ViewReader, rights: Rights, event: Event, relabelled: Labels 
     if event.kind == CORE_SET:
         core = views.get("memory.cores", event.payload["id"])
         return core is not None and may_know(rights, msgspec.convert(core, Core))
-    if event.kind == papers.NOTED and event.payload["path"].startswith(papers.SESSIONS):
-        entries = papers.lines(views, event.payload["path"])
-        return event.payload["act"] == "clear" or any(line.id == event.id for line in entries)
+    if event.kind == WRITTEN and event.payload["path"].startswith(SESSIONS):
+        counting = entries(views, event.payload["path"])
+        return event.payload["act"] == "clear" or any(entry.id == event.id for entry in counting)
     return True
 
 
@@ -95,7 +95,7 @@ def _named(views: ViewReader, rights: Rights, fields: dict[str, Any]) -> dict[st
 
     def kept() -> Iterator[tuple[str, Any]]:
         for name, value in fields.items():
-            if name in ("supersedes", "disputed", "retells"):
+            if name in ("supersedes", "disputed", "summarizes"):
                 yield name, readable(value)
             elif name == "links":
                 yield name, [link for link in value if may_read_id(views, rights, link[1])]

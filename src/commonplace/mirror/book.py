@@ -11,19 +11,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..access.rights import check_actor
+from ..documents.document import NOTES, SESSIONS, WRITTEN
+from ..documents.verbs import Documents
+from ..documents.writing import WriteDocument
 from ..errors import BadInput, CommonplaceError, NotFound, NotTrusted, Stale, StorageFailed, UnsafePath
 from ..files.folders import Folder
 from ..files.private import FileAccess, access_of, make_folder
 from ..files.trust import is_ours, is_trusted, trust, trust_book
 from ..granting import Access
-from ..memory.documents import Documents
 from ..memory.items import Item
 from ..memory.markdown import bullets, changed_fields, fields
-from ..memory.pages import CORES, REPOSITORY, Sheet, check_places, renamed, sheets
-from ..memory.papers import NOTED, NOTES, SESSIONS, Note, file_name
-from ..memory.reading import item_at, settings_of
-from ..memory.remembering import remember
+from ..memory.pages import Sheet, sheets
+from ..memory.places import CORES, REPOSITORY, check_places, file_name, renamed
+from ..memory.reading import item_at
+from ..memory.remember import remember
 from ..memory.requests import RememberResult
+from ..memory.settings import settings_of
 from ..memory.verbs import Memory, forget
 from . import (
     Added,
@@ -157,7 +160,7 @@ class BookMirror:
         Raises NotTrusted as `sync` does."""
         self.check_trust()
         events = self._ledger.events_by_id(list(ids))
-        noted = any(event.kind == NOTED for event in events)
+        noted = any(event.kind == WRITTEN for event in events)
         self._mirror.erase(
             ids, lambda path: noted and renamed(path, self._places, back=True).startswith(SESSIONS)
         )
@@ -234,11 +237,11 @@ class BookMirror:
         said = changed_fields(item, edit.after)
         if not said:
             return Taken(edit, True)
-        if item.scope == "repository":
+        if item.repository:
             said = {"key": item.key, "value": item.value, **said}
             kept = remember(
                 me, kind="fact", **said, citations=item.citations, reason=item.reason, category=item.category,
-                scope="repository", shared=True, supersedes=item.id, override=BY_HAND, id=edit.id,
+                repository=True, shared=True, supersedes=item.id, override=BY_HAND, id=edit.id,
             )  # fmt: skip
             return _answer(edit, kept)
         Memory(me).revise(item.id, why=BY_HAND, if_position=self._at, idempotency_key=edit.id, **said)
@@ -288,7 +291,7 @@ class BookMirror:
 
     def _noted(self, me: Session, edit: Edit) -> Taken:
         if isinstance(edit, Removed):
-            me.write("memory.note", Note(me.actor, NOTES, "clear", if_position=self._at))
+            me.write("documents.write", WriteDocument(me.actor, NOTES, "clear", if_position=self._at))
             return Taken(edit, True)
         text = edit.text if isinstance(edit, Added) else edit.after
         Documents(me).write_notes(text, if_position=self._at, id=edit.id)

@@ -18,7 +18,7 @@ from ..ledger.events import Event
 from ..ledger.ledger import Ledger, Progress
 from ..ledger.paging import PAGE, pages
 from ..ledger.reader import ViewReader
-from ..memory.reading import settings_of
+from ..memory.settings import settings_of
 
 if TYPE_CHECKING:
     from ..index import Embedder, Index, Reword

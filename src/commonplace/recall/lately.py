@@ -13,7 +13,7 @@ from ..errors import BadInput, CommonplaceError
 from ..ledger.events import Event, check_name, check_text, check_whole
 from ..memory.items import MAX_TEXT, event_text
 from ..memory.portions import rules_with
-from ..memory.reading import settings_of
+from ..memory.settings import settings_of
 from .episodes import Recollection, by_rank, recent
 from .episodes import salient as most_salient
 from .observing import recalling

@@ -20,9 +20,9 @@ from msgspec.structs import replace
 from ..errors import BadInput, Corrupt, Denied, Erased, shown
 from ..ledger.events import MAX_PARENTS, Blob, Event, canonical, decode, draft, iso
 from ..ledger.overlay import Overlay
-from ..memory.capability import not_noted
 from ..memory.portions import Portions
 from ..memory.requests import RECEIPT, Shown
+from ..memory.showing import not_noted
 from .checking import Checked
 from .lines import DigestLine
 from .packing import CountTokens, Packed, estimated, long_term_block, pack_digest

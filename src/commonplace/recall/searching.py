@@ -81,9 +81,9 @@ def remembered_about(
         "agent_filter": None, "max_results": most, "cores": cores,
     }  # fmt: skip
     answer = searched(session, wanted, at, checks=checks)
-    with session.items(at) as judge:
-        read = [(hit, judge.item(hit.id)) for hit in answer.results]
-        items = [(hit, judge.shown(item)) for hit, item in read if item is not None]
+    with session.viewer(at) as viewer:
+        read = [(hit, viewer.item(hit.id)) for hit in answer.results]
+        items = [(hit, viewer.shown(item)) for hit, item in read if item is not None]
     return [candidate(item, "search", hit.content, hit.score, stale=hit.stale) for hit, item in items]
 
 

@@ -9,11 +9,11 @@ import msgspec
 from ..access.commands import Denial, refuse
 from ..access.rights import OWNER, RUNTIME, AccessRule, rule_in
 from ..access.secrets import masked
+from ..documents.writing import Log, decide_log, result_lines
 from ..errors import BadInput, Conflict, Denied
 from ..ledger.events import check_name, iso
 from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader
-from ..memory.daily import Log, decide_log, result_lines
 from .cells import DONE, About, Sums, about, cells, done_by, last_written, reduced, sums
 from .emitting import emit, labels_for, secret_names, sources_at
 from .redaction import redactor_of
@@ -110,7 +110,7 @@ def _log_result(overlay: Overlay, known: About, request: RunStep) -> None:
     )
     text = masked(result_lines(output))
     overlay.run(
-        "memory", decide_log, Log(request.node, text, request.run, about, parents=parents, checked=False)
+        "documents", decide_log, Log(request.node, text, request.run, about, parents=parents, checked=False)
     )
 
 

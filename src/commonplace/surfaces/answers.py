@@ -188,7 +188,14 @@ def _compared(_shell: Shell, items: Sequence[Any]) -> Human:
 
 def _tombstones(_shell: Shell, found: Sequence[Any]) -> Human:
     rows = (
-        [id_cell(one.id), one.agent, one.deleted_at[:19], one.deleted_by, one.reason, one.erased]
+        [
+            id_cell(one.id),
+            one.agent,
+            f"{one.deleted_at:%Y-%m-%dT%H:%M:%S}",
+            one.deleted_by,
+            one.reason,
+            one.erased,
+        ]
         for one in found
     )
     return table(rows, "id", "whose", "when", "by", "reason", "erased")
@@ -600,7 +607,7 @@ RECORDS = ("Decision", "Discovery", "Artifact", "Nudge", "Approval", "Escalation
 RENDER: dict[str, Render] = {
     "[Item]": _items, "Item": _item, "memory.get": fields, "memory.disputes": _compared, "RememberResult": _kept,
     "[Tombstone]": _tombstones, "[Core]": _cores, "[Suggestion]": _suggestions, "[LinkStep]": _steps,
-    "memory.curate": _curated, "Upkeep": _upkeep, "str": _text, "documents.task": _pages, "[LogEntry]": _entries,
+    "memory.curate": _curated, "Upkeep": _upkeep, "str": _text, "documents.task": _pages, "documents.day": _entries,
     "Answer": _found, "Digest": _digest, "Prompt": _prompt, "Receipt": _receipt, "[Receipt]": _receipts,
     "Recollection": _recent, "Event": _event, "[Event]": _events_listed, "[RunInfo]": _runs, "Run": _forked,
     "[Difference]": _differences, "Merged": _merged, "Verification": _verification, "Rebuilt": _rebuilt,

@@ -11,7 +11,7 @@ import msgspec
 from ..errors import BadInput, Conflict, NotFound
 from ..index.words import tokens
 from ..ledger.events import MAX_PARENTS, check_name
-from ..memory.remembering import remember
+from ..memory.remember import remember
 from ..memory.verbs import Memory
 from .kinds import COMPLETED, SUBMITTED
 from .tasks import Task, checked_text

@@ -12,7 +12,7 @@ import msgspec
 
 from ...errors import CommonplaceError
 from ...ledger.events import canonical
-from ..remembering import remember
+from ..remember import remember
 from ..verbs import Memory
 from . import read_memories
 from .items import Incoming, Skipped
