@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
@@ -148,16 +148,16 @@ def day_of(us: int) -> str:
     return f"{from_us(us):%Y-%m-%d}"
 
 
-def check_day(field: str, given: object) -> str:
+def check_day(field: str, day: object) -> str:
     """A day as YYYY-MM-DD. Raises BadInput."""
-    if isinstance(given, date):
-        return given.strftime("%Y-%m-%d")
-    if isinstance(given, str) and _DAY.fullmatch(given):
+    if isinstance(day, date):
+        return day.strftime("%Y-%m-%d")
+    if isinstance(day, str) and _DAY.fullmatch(day):
         try:
-            return date.fromisoformat(given).isoformat()
+            return date.fromisoformat(day).isoformat()
         except ValueError:
             pass  # such as February 30th: refused below
-    raise BadInput(f"{field} {shown(given)} is not a day: write it as 2026-03-23")
+    raise BadInput(f"{field} {shown(day)} is not a day: write it as 2026-03-23")
 
 
 # folding: a row for each entry, and one that says from where on they count
@@ -194,8 +194,6 @@ def fold_archive(_key: Key, _before: Any, event: Event) -> Any:
 
 # reading
 
-Labels = Mapping[str, Mapping[str, str]]
-
 
 def entries(views: ViewReader, path: str) -> list[DocumentEntry]:
     """The entries of a document that count, in order, with the sensitivity that they have by now."""
@@ -212,7 +210,9 @@ def all_entries(views: ViewReader, below: str = "") -> dict[str, list[DocumentEn
     return {path: listed for path, listed in found.items() if listed}
 
 
-def _counting(rows: Iterable[tuple[Key, Any]], labels: Any) -> list[DocumentEntry]:
+def _counting(
+    rows: Iterable[tuple[Key, Any]], labels: Callable[[str], Mapping[str, str]]
+) -> list[DocumentEntry]:
     since, counting = 0, list[DocumentEntry]()
     for key, row in rows:
         if key[1] == WHOLE:  # the first row of a document

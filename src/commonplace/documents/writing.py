@@ -153,16 +153,16 @@ def decide_archive(overlay: Overlay, request: ArchiveDocuments) -> int | Denied:
     return overlay.emit(draft(ARCHIVED, actor=request.by, payload=payload, labels=labels)).position
 
 
-def checked_gate(agent: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def checked_gate(agent: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The event of a gate from a caller's fields. Raises BadInput that lists what is allowed."""
 
     def allowed(name: str, among: tuple[str, ...]) -> str:
-        if given.get(name) not in among:
-            raise BadInput(f"{name} {shown(given.get(name))} is not one of {', '.join(among)}")
-        return str(given[name])
+        if fields.get(name) not in among:
+            raise BadInput(f"{name} {shown(fields.get(name))} is not one of {', '.join(among)}")
+        return str(fields[name])
 
     def number(name: str, least: float, most: float, whole: bool) -> Any:
-        value = given.get(name)
+        value = fields.get(name)
         fits = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
         if value is not None and not (fits and least <= value <= most):
             raise BadInput(
@@ -170,12 +170,12 @@ def checked_gate(agent: str, given: Mapping[str, Any]) -> dict[str, Any]:
             )
         return value
 
-    trace = given.get("trace_id")
+    trace = fields.get("trace_id")
     try:
         trace = str(uuid.uuid4() if trace is None else uuid.UUID(str(trace)))
     except ValueError:
         raise BadInput(f"trace_id {shown(trace)} is not a UUID: leave it out to have one made") from None
-    index, most = given.get("iteration_index"), given.get("max_iterations")
+    index, most = fields.get("iteration_index"), fields.get("max_iterations")
     if isinstance(index, int) and isinstance(most, int) and index > most:
         raise BadInput(f"iteration_index {index} is beyond max_iterations {most}")
     payload = {
@@ -183,10 +183,10 @@ def checked_gate(agent: str, given: Mapping[str, Any]) -> dict[str, Any]:
         "confidence": number("confidence", 0, 1, False),
         "iteration_index": number("iteration_index", 0, 5, True),
         "max_iterations": number("max_iterations", 1, 5, True),
-        "reason": check_text("reason", given.get("reason") or ""),
-        "next_action": check_text("next_action", given.get("next_action") or ""),
+        "reason": check_text("reason", fields.get("reason") or ""),
+        "next_action": check_text("next_action", fields.get("next_action") or ""),
     }
-    further = {name: value for name, value in given.items() if name not in {*payload, *OF_A_GATE}}
+    further = {name: value for name, value in fields.items() if name not in {*payload, *OF_A_GATE}}
     return {
         "trace_id": trace,
         "agent": agent,

@@ -23,7 +23,8 @@ from .settings import decide_configure
 from .showing import decide_shown
 
 ENDING = (FORGOTTEN, DELETED, CONSOLIDATED)
-CHANGING = frozenset({CREATED, UPDATED, *ENDING})
+PLACING = frozenset({CREATED, UPDATED})
+CHANGING = PLACING | {*ENDING}
 
 
 # the items themselves
@@ -165,8 +166,36 @@ def _fold_stone(key: Key, before: Any, event: Event) -> Any:
     }
 
 
+def _sums(event: Event) -> list[Key]:
+    return [("team",)] if event.payload.get("weight") else []
+
+
+def _edits(event: Event) -> list[Key]:
+    return [(event.payload["key"],)] if event.payload.get("key") else []
+
+
+def _shown(event: Event) -> list[Key]:
+    return [(event.run_id or "", id, event.actor) for id in event.payload["shown"]]
+
+
 def _heard(event: Event) -> list[Key]:
     return [(event.run_id or "", event.actor, event.position, n) for n in range(len(event.payload["shown"]))]
+
+
+def _fold_heard(key: Key, _before: Any, event: Event) -> Any:
+    return event.payload["shown"][int(key[3])]
+
+
+def _position(_key: Key, _before: Any, event: Event) -> Any:
+    return event.position
+
+
+def _first_position(_key: Key, before: Any, event: Event) -> Any:
+    return before or event.position
+
+
+def _payload(_key: Key, _before: Any, event: Event) -> Any:
+    return event.payload
 
 
 def decide_keeper(overlay: Overlay, by: str) -> Denied | None:
@@ -220,54 +249,17 @@ MEMORY = Capability(
     },
     views=(
         View("memory.items", 1, touched, _fold_item, kinds=CHANGING),
-        View("memory.exact", 3, _prints, _the_item, kinds=frozenset({CREATED, UPDATED})),
-        View("memory.alike", 2, _marks, _sketched, kinds=frozenset({CREATED, UPDATED}), fresh=True),
-        View("memory.keys", 2, _keys, _the_item, kinds=frozenset({CREATED, UPDATED}), fresh=True),
-        View(
-            "memory.links",
-            1,
-            _links,
-            lambda _key, _before, event: event.position,
-            kinds=frozenset({CREATED, UPDATED}),
-        ),
-        View("memory.tags", 1, _tags, _the_item, kinds=frozenset({CREATED, UPDATED}), fresh=True),
-        View(
-            "memory.sums",
-            1,
-            lambda event: [("team",)] if event.payload.get("weight") else [],
-            _fold_sums,
-            kinds=CHANGING,
-        ),
+        View("memory.exact", 3, _prints, _the_item, kinds=PLACING),
+        View("memory.alike", 2, _marks, _sketched, kinds=PLACING, fresh=True),
+        View("memory.keys", 2, _keys, _the_item, kinds=PLACING, fresh=True),
+        View("memory.links", 1, _links, _position, kinds=PLACING),
+        View("memory.tags", 1, _tags, _the_item, kinds=PLACING, fresh=True),
+        View("memory.sums", 1, _sums, _fold_sums, kinds=CHANGING),
         View("memory.tombstones", 1, _stones, _fold_stone, kinds=frozenset({UPDATED, *ENDING})),
-        View(
-            "memory.edits",
-            1,
-            lambda event: [(event.payload["key"],)] if event.payload.get("key") else [],
-            lambda _key, before, event: before or event.position,
-            kinds=frozenset({UPDATED}),
-        ),
-        View(
-            "memory.shown",
-            2,
-            lambda event: [(event.run_id or "", id, event.actor) for id in event.payload["shown"]],
-            lambda _key, _before, event: event.position,
-            kinds=frozenset({RECALLED, RECEIPT}),
-        ),
-        View(
-            "memory.heard",
-            2,
-            _heard,
-            lambda key, _before, event: event.payload["shown"][key[3]],
-            kinds=frozenset({RECALLED, RECEIPT}),
-            fresh=True,
-        ),
-        View(
-            "memory.settings", 1, lambda _: [("",)], lambda _key, _before, event: event.payload,
-            kinds=frozenset({CONFIGURED}),
-        ),
-        View(
-            "memory.cores", 1, lambda event: [(event.payload["id"],)], lambda _key, _before, event: event.payload,
-            kinds=frozenset({CORE_SET}),
-        ),
+        View("memory.edits", 1, _edits, _first_position, kinds=frozenset({UPDATED})),
+        View("memory.shown", 2, _shown, _position, kinds=frozenset({RECALLED, RECEIPT})),
+        View("memory.heard", 2, _heard, _fold_heard, kinds=frozenset({RECALLED, RECEIPT}), fresh=True),
+        View("memory.settings", 1, lambda _: [("",)], _payload, kinds=frozenset({CONFIGURED})),
+        View("memory.cores", 1, lambda event: [(event.payload["id"],)], _payload, kinds=frozenset({CORE_SET})),
     ),
 )  # fmt: skip

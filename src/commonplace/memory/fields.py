@@ -30,11 +30,11 @@ def checked(kind: object, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The content of an item from a caller's fields, with empty ones left out. Raises BadInput."""
     shape = shape_of(kind)
     allowed = (*shape.needs, *shape.may, *COMMON)
-    told = f"it needs {_plain_names(shape.needs)} and may have {_plain_names(shape.may)}"
+    rule = f"it needs {_plain_names(shape.needs)} and may have {_plain_names(shape.may)}"
     if stray := sorted(name for name in fields if name not in allowed):
-        raise BadInput(f"{named(kind)} has no {_plain_names(stray)}: {told}")
+        raise BadInput(f"{named(kind)} has no {_plain_names(stray)}: {rule}")
     if missing := [name for name in shape.needs if name not in fields]:
-        raise BadInput(f"{named(kind)} needs {' and '.join(map(plain_name, missing))}: {told}")
+        raise BadInput(f"{named(kind)} needs {' and '.join(map(plain_name, missing))}: {rule}")
     content = {"kind": str(kind), **{name: CHECKS[name](name, value) for name, value in fields.items()}}
     check_validity(content.get("valid_from_us"), content.get("valid_until_us"))
     return {

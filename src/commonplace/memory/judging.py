@@ -33,7 +33,7 @@ from .reading import compared, item_at, may_read
 from .requests import CREATED, RECALLED, RECEIPT, Remember, RememberResult
 from .settings import settings_of
 from .standing import contradicts, holds_for, new_item, open_rivals, overlap, standing
-from .visibility import may_read_id, may_see
+from .visibility import may_read_id, may_see, readable_ids
 
 WAITS = {
     "near_duplicate": "resolve it with skip, merge, or create and a rationale",
@@ -91,11 +91,9 @@ class Case(NamedTuple):
 
     def without_hidden(self, held: Held) -> Held:
         """Why something is held, without the ids of items that the author may not read."""
-
-        def readable(ids: Iterable[str]) -> tuple[str, ...]:
-            return tuple(id for id in ids if may_read_id(self.overlay, self.rights, id))
-
-        return replace(held, items=readable(held.items), supersedes=readable(held.supersedes))
+        fields = {"held": msgspec.to_builtins(held)}
+        visible = readable_ids(fields, lambda id: may_read_id(self.overlay, self.rights, id))
+        return msgspec.convert(visible["held"], Held)
 
 
 def decide_remember(overlay: Overlay, request: Remember) -> RememberResult | Denied:

@@ -50,7 +50,7 @@ from .tidy import Upkeep, tidied
 if TYPE_CHECKING:
     from ..ledger.ledger import At
     from ..session import Session
-    from .imports.adopt import Adopted
+    from .imports.importing import ImportReport
     from .suggestions import Suggestion
 
     Suggestions = list[Suggestion]
@@ -291,14 +291,14 @@ class Memory:
         dry_run: bool = False,
         shared: bool | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Adopted:
+    ) -> ImportReport:
         """Take in the memory of another tool: a folder of markdown notes, a MEMORY.md, CLAUDE.md or AGENTS.md, an
         export of mem0 or of the MCP memory server. The report says what each part became; importing again
         changes nothing."""
-        from .imports.adopt import adopt
+        from .imports.importing import import_memories
 
-        self._session.check_may_act("adopt")
-        return adopt(
+        self._session.check_may_act("import")
+        return import_memories(
             self._session, check_path("a source", source), dry_run, shared, check_call("progress", progress)
         )
 
@@ -344,7 +344,7 @@ class Memory:
     # cores
 
     @verb
-    def set_core(self, id: str, **fields: Any) -> Core:
+    def set_core(self, id: str | Core, **fields: Any) -> Core:
         """Create a core, or change these fields of it. Only a librarian or person may."""
         request = SetCore(
             self._session.actor,
@@ -356,9 +356,9 @@ class Memory:
         return core
 
     @verb
-    def core(self, id: str, at: At = None) -> Core:
+    def core(self, id: str | Core, at: At = None) -> Core:
         """A core by its id. Raises NotFound if it does not exist or this actor may not know of it."""
-        id = check_name("a core", id)
+        id = check_name("a core", id_of(id))
         with self._session.viewer(at) as viewer:
             if not viewer.sees_core(id):
                 raise NotFound(no_core(id))

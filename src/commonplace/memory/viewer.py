@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import convert
+from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
 from ..access.rights import Rights, may_see_of
@@ -14,6 +14,7 @@ from .cores import Core, may_know
 from .items import Item, without_secrets
 from .reading import all_items, compared, item_at, may_read
 from .settings import Settings, settings_of
+from .visibility import readable_ids
 
 if TYPE_CHECKING:
     from ..documents.document import DocumentEntry
@@ -101,14 +102,4 @@ class Viewer(NamedTuple):
 
     def _without_hidden(self, item: Item) -> Item:
         """An item that names no other one which its reader may not see."""
-
-        def visible(ids: tuple[str, ...]) -> tuple[str, ...]:
-            return tuple(id for id in ids if self.item(id) is not None)
-
-        shown = {name: visible(getattr(item, name)) for name in ("supersedes", "disputed", "summarizes")}
-        links = tuple(link for link in item.links if self.item(link[1]) is not None)
-        by = next(iter(visible((item.superseded_by,))), None) if item.superseded_by else None
-        held = item.held
-        if held is not None:
-            held = replace(held, items=visible(held.items), supersedes=visible(held.supersedes))
-        return replace(item, **shown, links=links, superseded_by=by, held=held)
+        return convert(readable_ids(to_builtins(item), lambda id: self.item(id) is not None), Item)

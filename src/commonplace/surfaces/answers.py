@@ -62,7 +62,7 @@ def data_of(found: Any) -> Any:
         case "Migrated":
             rows = [{**plain(each), "alike": each.alike} for each in found.compared]
             return {**plain(found), "alike": found.alike, "compared": rows}
-        case "Adopted":
+        case "ImportReport":
             return {**plain(found), "counts": found.counts}
         case "PurgeReport":
             files = [
