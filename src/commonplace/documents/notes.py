@@ -55,5 +55,5 @@ def _violations(lines: list[str]) -> Iterator[NoteViolation]:
                     f"more than {MOST_BULLETS} bullets in a row: keep objective, blockers, what is pending"
                 )
                 yield NoteViolation(number, "bullets", message)
-        elif line.strip():  # headings and plain lines begin anew, blank ones do not
+        elif line.strip():  # headings and plain lines start a new row of bullets, blank ones do not
             bullets = 0

@@ -7,7 +7,6 @@ Nothing is dropped without an answer that says so, and what a person should choo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -21,13 +20,13 @@ from ..index.words import jaccard, tokens
 from ..ledger.events import Event, draft, from_us
 from ..ledger.labels import strictness
 from ..ledger.overlay import Overlay
-from ..ledger.reader import ViewReader
 from .changes import change, end_disputes, weight_of
-from .claims import Claim, claim_of, corrects, covered, framed, is_part, key_form, repeats
+from .claims import framed, key_form
 from .cores import core_of, may_know, no_core
-from .items import MAX_TEXT, Corroboration, Held, Item, from_row, joined, subject_and_fact, without_secrets
+from .echoes import STANDING, repeats_receipt, was_shown
+from .items import Corroboration, Held, Item, from_row, joined, subject_and_fact
 from .likeness import FLAGGED, WORTH, alike_places, alike_sketches, fingerprint, marks, sketch, words_of
-from .markdown import HEAD, block
+from .markdown import HEAD
 from .places import MEMORY_MD
 from .reading import compared, item_at, may_read
 from .requests import CREATED, RECALLED, RECEIPT, Remember, RememberResult
@@ -41,9 +40,6 @@ WAITS = {
     "proposal": "a librarian or person decides what a core holds",
 }
 """What an item that is held waits for."""
-
-STANDING = ("live", "held")
-"""The statuses of items that keep others out: they stand, or wait for a choice."""
 
 MOST_LINKED = 5
 """Entries that a core links a new one to by itself."""
@@ -198,38 +194,6 @@ def _follows(case: Case, superseded: tuple[Item, ...]) -> bool:
 # what memory itself has shown
 
 
-def texts_of(item: Item) -> list[str]:
-    """What an item says, in each way in which it is shown."""
-    shown = without_secrets(item)
-    fact = subject_and_fact(shown.as_content())[1]
-    return list(dict.fromkeys((item.text, shown.text, fact, block(shown))))
-
-
-def comparable(rights: Rights, new: Item, items: Iterable[Item]) -> list[Item]:
-    """The items that somebody may see and that keep out what repeats them."""
-    return [item for item in items if _keeps_out(new, item) and may_read(rights, item)]
-
-
-def _keeps_out(new: Item, item: Item) -> bool:
-    """Whether an item stands or waits for a choice, and holds for the time that a new one speaks of."""
-    return item.status in STANDING and holds_for(new, item)
-
-
-def echo_among(content: Mapping[str, Any], shown: Iterable[tuple[str, list[str]]]) -> str:
-    """The id of something that was shown which says all that this does, if there is one."""
-    subject, fact = subject_and_fact(content)
-    mine, whole = claim_of(fact, subject), joined(subject, fact)
-    claims = list[Claim]()
-    for id, texts in shown:
-        theirs = [claim_of(text) for text in texts if len(text) <= MAX_TEXT]
-        claims += theirs
-        if any(repeats(mine, claim) for claim in theirs) or any(is_part(whole, text) for text in texts):
-            return id
-        if any(claim <= mine for claim in theirs) and covered(mine, claims):
-            return id
-    return ""
-
-
 def _echo(case: Case) -> str:
     """What this repeats, if it repeats something. What replaces or contradicts something does not repeat it."""
     request = case.request
@@ -247,24 +211,11 @@ def _echo_by_lineage(case: Case) -> str:
         event = case.overlay.event(parent)
         if event is None or not may_see(case.overlay, case.rights, event):
             raise NotFound(f"there is no event {parent!r} to derive from: leave it out of parents")
-        if event.kind in (RECALLED, RECEIPT) and _repeats_receipt(case, event):
+        if event.kind in (RECALLED, RECEIPT) and repeats_receipt(
+            case.overlay, case.rights, case.new, case.request.content, event
+        ):
             echo = echo or event.id
     return echo
-
-
-def _repeats_receipt(case: Case, receipt: Event) -> bool:
-    """Whether the new item says nothing but what a receipt's reader was shown and what still stands."""
-    listed = [*receipt.payload.get("included", ()), *receipt.payload.get("block", ())]
-    ids = dict.fromkeys((*receipt.payload.get("shown", ()), *(row[0] for row in listed)))
-    # An item that the author may not read any more must not show in the answer, not even by a right guess.
-    shown = (item_at(case.overlay, id) for id in ids)
-    items = [item for item in shown if item is not None and may_read(case.rights, item)]
-    standing = [item for item in items if _keeps_out(case.new, item)]
-    ended = [(item.id, texts_of(item)) for item in items if not _keeps_out(case.new, item)]
-    if items and (not standing or echo_among(case.request.content, ended)):
-        return False  # what stands no more keeps nothing out
-    texts = [text for item in standing for text in texts_of(item)]
-    return not corrects(joined(*subject_and_fact(case.request.content)), texts)
 
 
 def _is_echo(of: str) -> RememberResult:
@@ -331,13 +282,6 @@ def _covers(value: Any, wanted: Any) -> bool:
     if isinstance(wanted, list | tuple):
         return all(part in value for part in wanted)
     return bool(value == wanted)
-
-
-def was_shown(views: ViewReader, actor: str, run: str | None, id: str) -> bool:
-    """Whether something was shown to an actor outside any run, or to anybody in the same run."""
-    if run is not None and views.scan("memory.shown", run, id, limit=1):
-        return True
-    return views.get("memory.shown", "", id, actor) is not None
 
 
 def _origin_is_new(request: Remember, item: Item) -> bool:

@@ -23,13 +23,13 @@ from ..ledger.events import (
 )
 from ..ledger.labels import SENSITIVITY, TRUST, strictness
 from .cores import core_of, may_know, no_core
+from .echoes import comparable, echo_among, texts_of
 from .exclusions import excluded
 from .fields import check_one_of, check_tasks, checked, shape_of
 from .items import from_row, texts_in, value_text
-from .judging import comparable, echo_among, texts_of
 from .reading import labelled
 from .repository_facts import checked_fact
-from .requests import ItemId, Remember, RememberResult, check_item, id_of
+from .requests import ItemId, Remember, RememberResult, check_items, id_of
 from .settings import Settings, settings_of
 from .standing import new_item
 from .visibility import may_be_told
@@ -104,7 +104,6 @@ def remember(
         valid_until=valid_until, observed_at=observed_at,
         occurred_at=occurred_at if kind == "episode" else None,  # of anything else it is when it was said
     )  # fmt: skip
-    replaced = () if isinstance(supersedes, bool) else _each_item(supersedes)
     request = Remember(
         by=session.actor,
         content=content,
@@ -113,7 +112,7 @@ def remember(
         acting_in=session.run,
         session=session_id,
         parents=tuple(check_name("a parent", id_of(parent)) for parent in check_each("parents", parents)),
-        supersedes=tuple(check_item("an item", item) for item in replaced),
+        supersedes=() if isinstance(supersedes, bool) else check_items("supersedes", supersedes),
         replaces=supersedes is True,
         follows=shared is None and core is None,
         override=masked(check_text("override", override)),
@@ -121,11 +120,6 @@ def remember(
         occurred_us=None if occurred_at is None else to_us("occurred_at", occurred_at),
     )
     return _submitted(session, request, sensitivity, trust, shared)
-
-
-def _each_item(items: Any) -> Any:
-    """The items that are named one by one or as a list."""
-    return (items,) if hasattr(items, "id") else check_each("supersedes", items)
 
 
 def checked_content(kind: str, *, text: str | None = None, value: Any = ..., **fields: Any) -> dict[str, Any]:

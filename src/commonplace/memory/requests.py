@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..errors import BadInput
-from ..ledger.events import check_name, from_us
+from ..ledger.events import check_each, check_name, from_us
 from .items import Held, Item
 
 CREATED, UPDATED = "memory.item.created", "memory.item.updated"
@@ -229,6 +229,12 @@ def id_of(item: object) -> object:
 def check_item(field: str, item: object) -> str:
     """The id of an item, from the id, the item or the answer of `remember`. Raises BadInput."""
     return check_name(field, id_of(item))
+
+
+def check_items(field: str, items: object) -> tuple[str, ...]:
+    """The ids of one item or of several, each as `check_item` takes it. Raises BadInput."""
+    each: Any = (items,) if hasattr(items, "id") else check_each(field, items)  # type: ignore[arg-type]
+    return tuple(check_item("an item", item) for item in each)
 
 
 class Shown(msgspec.Struct, frozen=True):

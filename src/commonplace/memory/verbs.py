@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never, get_args
@@ -42,6 +42,7 @@ from .requests import (
     Resolve,
     Tombstone,
     check_item,
+    check_items,
     id_of,
 )
 from .settings import Configure, Settings
@@ -427,7 +428,7 @@ def forget(
         )
     if not (id or key or tag or provenance):
         raise BadInput("say what to forget: an id, a key, a tag or a provenance")
-    ids = tuple(check_item("an item", item) for item in _each_item(id))
+    ids = () if id is None else check_items("id", id)
     if key is not None or tag is not None or provenance is not None:
         items = Memory(session).list(key=key, tag=tag, provenance=provenance, status=None)
         keeps = session.rights().may("keep_memory")
@@ -443,13 +444,6 @@ def forget(
     if forgotten.erased and not dry_run:
         session.services.outside.erased(forgotten.erased)
     return forgotten
-
-
-def _each_item(items: ItemId | Sequence[ItemId] | None) -> Iterable[Any]:
-    """The items that are given one by one or as a list."""
-    if items is None:
-        return ()
-    return (items,) if isinstance(items, Item | RememberResult) else check_each("id", items)
 
 
 def _revised(item: Item, fields: Mapping[str, Any]) -> dict[str, Any]:
