@@ -133,7 +133,7 @@ def by_setting(case: Case, path: str) -> None:
     """A place for the markdown that no book of ours would take."""
     plant(case, path)
     usual = case.rng.choice(("MEMORY.md", "memory/"))
-    with mock.patch("commonplace.memory.capability.check_places"), suppress(CommonplaceError):  # noqa: SIM117
+    with mock.patch("commonplace.memory.settings.check_places"), suppress(CommonplaceError):  # noqa: SIM117
         with commonplace.open(case.book, mirror=False) as book:
             book.memory.configure(places={usual: path.rstrip("/") + "/" * usual.endswith("/")})
 

@@ -42,7 +42,7 @@ def reads(me: Actor, at: Any, scratch: Path, ids: list[str]) -> Iterator[tuple[s
     yield "cores", lambda: me.memory.cores(at)
     yield "core", lambda: me.memory.core("handbook", at)
     yield "days", lambda: [me.documents.day(day, at) for day in me.documents.days(at)]
-    yield "papers", lambda: [(path, me.documents.get(path, at)) for path in me.documents.list(at)]
+    yield "documents", lambda: [(path, me.documents.get(path, at)) for path in me.documents.list(at)]
     yield "notes", lambda: me.documents.notes(at)
     for title in TITLES:
         yield f"session {title}", partial(me.documents.session, title, at)

@@ -14,8 +14,8 @@ from hashlib import sha256
 from typing import Any
 
 from commonplace import Blob, Book, Busy, CommonplaceError, EngineUnavailable, OutcomeUnknown
+from commonplace.documents.writing import ArchiveDocuments
 from commonplace.memory.requests import Patch, Shown
-from commonplace.memory.upkeep import Shelve
 from commonplace.recall.checking import Checked, RecordChecks
 from commonplace.state.policy import AgentPolicy, Policy
 from commonplace.state.requests import Open
@@ -146,7 +146,7 @@ def remember_everything(book: Book) -> None:
     book.ledger.submit("memory.shown", Shown("ada", "r", (str(kept.item_id),)))
     ada.documents.log("a long day")
     ada.memory.link(str(kept.item_id), "related", str(ada.remember("The stairs are steep.").item_id))
-    book.ledger.submit("memory.shelve", Shelve("owner", "day", ("2020-01-01",)))
+    book.ledger.submit("documents.archive", ArchiveDocuments("owner", "day", ("2020-01-01",)))
     ada.documents.add_to_session("the lift", "it stops")
     ada.documents.record_gate("the lift", "PLAN", "GO")
     recall_everything(book)

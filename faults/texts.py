@@ -18,15 +18,17 @@ from commonplace import Book, CommonplaceError
 from commonplace.access.masking import beginning, masked
 from commonplace.access.patterns import bad_pattern, replaced
 from commonplace.access.redact import Redactor
+from commonplace.documents.document import slug
+from commonplace.documents.notes import check_notes
 from commonplace.index.hints import asks_when, dates, flags
 from commonplace.index.query import flat, parse
 from commonplace.index.words import counted, snippet
-from commonplace.memory import markdown, notes, papers
+from commonplace.memory import markdown
 from commonplace.memory.exclusions import excluded
 from commonplace.memory.imports import markdown as imported
 from commonplace.memory.imports import records
 from commonplace.memory.items import Item
-from commonplace.memory.similar import near_duplicate
+from commonplace.memory.likeness import near_duplicate
 from commonplace.mirror import pages
 from commonplace.recall.checking import claims
 from commonplace.recall.data import as_data, as_name
@@ -293,7 +295,7 @@ _FUNCTIONS: dict[str, Callable[[str], object]] = {
     "phrase": lambda text: parse('"a b c"').phrases[0].search(flat(text)),
     "words": counted,
     "snippet": lambda text: snippet(text, {"needle"}),
-    "notes": notes.check_notes,
+    "notes": check_notes,
     "front matter": lambda text: imported.read("a.md", f"---\n{text[: imported.MAX_FRONT]}\n---\n"),
     "markdown": lambda text: imported.read("a.md", text),
     "vault": lambda text: imported.link([imported.read("a.md", f"---\ntitle: x\n---\n- a [[b]] {text}")]),
@@ -304,7 +306,7 @@ _FUNCTIONS: dict[str, Callable[[str], object]] = {
     "blocks": lambda text: pages.without_blocks(text, ["id"]),
     "fields": markdown.fields,
     "bullets": markdown.bullets,
-    "slug": papers.slug,
+    "slug": slug,
     "likeness": lambda text: near_duplicate("a", text, "b", text[::-1]),
     "claims": lambda text: claims(Item(id="i", kind="note", agent="ada", body=text, citations=(text,))),
     "expression": check_expression,

@@ -173,7 +173,7 @@ def probes(world: World, ids: list[str], rng: random.Random) -> Iterator[tuple[s
     yield "propose for a hidden core", partial(bob.remember, "the port is open", core="h-core")
     yield "search in a hidden core", partial(bob.search, "port", cores=["h-core"])
     yield "work on a hidden core", partial(bob.work, "probe", name="probe", cores=["h-core"])
-    yield "hidden paper", partial(bob.documents.get, f"plans/artifacts/{word}/decisions.md")
+    yield "hidden document", partial(bob.documents.get, f"plans/artifacts/{word}/decisions.md")
     yield "hidden task folder", partial(bob.documents.task, word)
     for n, id in enumerate(ids):
         yield f"event {n}", partial(bob.event, id)

@@ -26,16 +26,20 @@ MAY_IMPORT = {
     "ledger": {"errors", "files", "engines.contract", "engines.interrupts", "access"},
     "access": {"errors", "ledger"},
     "index": {"errors", "files", "ledger"},
-    "memory": {"errors", "files", "ledger", "access", "index", "verbs"},
-    "recall": {"errors", "files", "ledger", "engines.contract", "access", "index", "memory", "state", "verbs"},
-    "state": {"errors", "ledger", "access", "memory"},
+    "documents": {"errors", "ledger", "access", "verbs"},
+    "memory": {"errors", "files", "ledger", "access", "index", "documents", "verbs"},
+    "recall": {
+        "errors", "files", "ledger", "engines.contract", "access", "index", "documents", "memory", "state", "verbs",
+    },
+    "state": {"errors", "ledger", "access", "documents", "memory"},
     "work": {"errors", "files", "ledger", "engines.contract", "access", "index", "memory", "recall", "verbs"},
     "workflow": {
         "errors", "files", "ledger", "engines.contract", "engines.clock", "access", "memory", "recall", "event_verbs",
         "run", "runs", "state",
     },
     "mirror": {
-        "errors", "files", "ledger", "engines.contract", "access", "access_verbs", "memory", "state", "verbs",
+        "errors", "files", "ledger", "engines.contract", "access", "access_verbs", "documents", "memory", "state",
+        "verbs",
     },
 }  # fmt: skip
 # The modules of the package itself, from the lowest to the highest: each may import the folders and those before it.

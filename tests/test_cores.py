@@ -38,7 +38,7 @@ def test_a_librarian_keeps_a_core_and_others_propose(book: Book) -> None:
     assert len(ada.memory.list(core="auth-jwt")) == 2
     verified = lee.memory.verify(str(proposed.item_id), why="read the code")
     assert verified.verified_by == "lee"
-    assert verified.verified_us is not None
+    assert verified.verified_at is not None
     with pytest.raises(Denied):
         ada.memory.verify(str(kept.item_id))
 

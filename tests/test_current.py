@@ -199,9 +199,7 @@ def test_a_remark_is_no_part_of_what_a_person_edits(book: Book, tmp_path: Path) 
     page.write_text(page.read_text().replace("nine", "ten").replace("2026-03-01", "2026-03-02"))
     mirror.sync()
     assert (book.memory.get(kept).body, book.memory.get(kept).pinned) == ("The crane lifts ten tons", True)
-    assert book.memory.get(episode or "").occurred_us == int(
-        datetime(2026, 3, 2, tzinfo=UTC).timestamp() * 1e6
-    )
+    assert book.memory.get(episode or "").occurred_at == datetime(2026, 3, 2, tzinfo=UTC)
     page.write_text(page.read_text().replace("- *(pinned)* The crane lifts", "- The crane lifts"))
     mirror.sync()
     assert (book.memory.get(kept).body, book.memory.get(kept).pinned) == ("The crane lifts ten tons", True)

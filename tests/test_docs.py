@@ -17,7 +17,7 @@ import commonplace
 from commonplace.index.words import tokens
 from commonplace.memory.cores import Core, CoreConfig
 from commonplace.memory.portions import DigestRules, Portion, Salience, Structured
-from commonplace.memory.reading import Settings
+from commonplace.memory.settings import Settings
 from commonplace.work.capability import EVERY
 from commonplace.work.tasks import MOVES, OnFailure
 from commonplace.workflow.load import examine

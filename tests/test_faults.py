@@ -369,7 +369,7 @@ class TestBrokenOnPurpose:
             assert "20 items became" in found("echoes", 1, tmp_path)
         with monkeypatch.context() as broken:
             broken.setattr(
-                "commonplace.memory.remembering.echo_among", lambda _content, shown: next(iter(shown))[0]
+                "commonplace.memory.remember.echo_among", lambda _content, shown: next(iter(shown))[0]
             )
             assert "a correction was refused" in found("echoes", 1, tmp_path)
         claims._sentences.cache_clear()

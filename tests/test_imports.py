@@ -16,7 +16,7 @@ import commonplace
 from commonplace.errors import BadInput
 from commonplace.memory import imports
 from commonplace.memory.imports import FORMATS, markdown, read_memories, records
-from commonplace.memory.imports.items import FileRead, Incoming, Skipped
+from commonplace.memory.imports.incoming import FileRead, Incoming, Skipped
 
 CLAUDE = """\
 # Shop

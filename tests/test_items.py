@@ -14,7 +14,7 @@ import commonplace
 from commonplace import Actor, Book
 from commonplace.errors import BadInput, Conflict, Denied, Erased, NotFound
 from commonplace.index.words import jaccard
-from commonplace.memory.items import alike_places, marks, words_of
+from commonplace.memory.likeness import alike_places, marks, words_of
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -44,7 +44,7 @@ def test_each_kind_of_item_is_kept_with_what_was_said_of_it(ada: Actor) -> None:
         "private",
     )
     assert ada.memory.get(str(fact.item_id)).value == 5433
-    assert ada.memory.get(str(fact.item_id)).observed_us == int(then.timestamp()) * 1_000_000
+    assert ada.memory.get(str(fact.item_id)).observed_at == then
     assert ada.memory.get(str(what.item_id)).summary == "The database moved to another host."
     assert texts(ada, kind="procedure") == ["set up: Start the server, then run the migrations."]
     assert texts(ada, tag="infra") == texts(ada, key=None, tag="db") == ["db port: Postgres listens on 5433"]
@@ -785,3 +785,44 @@ def test_the_text_of_an_item_is_what_it_says_whatever_its_kind(ada: Actor) -> No
         (None, "Tea is at four.", None),
         (None, None, "The lift stood still."),
     ]
+
+
+@pytest.mark.spec("7.1")
+def test_an_item_tells_its_times_as_datetimes_and_prints_as_a_line(book: Book, ada: Actor) -> None:
+    begins = datetime(2026, 3, 1, tzinfo=UTC)
+    ends = begins + timedelta(days=3_000)
+    result = ada.remember(key="db.port", value=5433, valid_from=begins, valid_until=ends, observed_at=begins)
+    item = ada.memory.get(result)
+    assert (item.valid_from, item.valid_until, item.observed_at) == (begins, ends, begins)
+    assert (item.occurred_at, item.verified_at) == (None, None)
+    assert item.recorded_at == item.updated_at <= datetime.now(UTC)
+    assert str(item) == "db.port: 5433"
+    assert repr(item) == f"<live fact {item.id}: db.port: 5433>"
+    assert repr(result) == f"<stored {item.id}>"
+    revised = ada.memory.revise(item, value=5434)
+    assert revised.updated_at >= item.updated_at
+    assert revised.recorded_at == item.recorded_at
+    assert book.memory.verify(revised).verified_at is not None
+    ada.forget(revised, confirm="FORGET", reason="moved")
+    (stone,) = ada.memory.tombstones()
+    assert stone.deleted_at >= revised.updated_at
+    assert str(stone).startswith(f"{item.id} of ada, forgotten by user at 20")
+
+
+@pytest.mark.spec("7.1")
+def test_a_verb_that_takes_an_id_takes_the_item_or_the_answer_too(book: Book, ada: Actor) -> None:
+    first, second = ada.remember("The roof is made of slate"), ada.remember("The cellar floods every spring")
+    assert ada.memory.link(first, "related", ada.memory.get(second)).links == (("related", second.id),)
+    third = ada.remember("A pump stands in the cellar", links=[("about", second)], supersedes=first)
+    assert third.superseded == (first.id,)
+    assert [step.item.id for step in ada.memory.traverse(third, relations=["about"])] == [second.id]
+    for verb in (ada.memory.share, ada.memory.unshare, ada.memory.archive, ada.memory.restore):
+        assert verb(third).id == third.id
+    core = book.memory.set_core("tools")
+    assert book.memory.core(core) == core
+    assert str(core) == "core tools (project, team)"
+    assert set(ada.forget([second, third], confirm="FORGET").items) == {second.id, third.id}
+    book.memory.configure(secrets="reject")
+    rejected = ada.remember(f"the token is {SECRET}")
+    with pytest.raises(BadInput, match="nothing was stored, so it has no id: it holds a secret"):
+        ada.memory.get(rejected)

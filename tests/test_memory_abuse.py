@@ -149,7 +149,7 @@ def test_only_ones_own_is_superseded_without_a_choice(book: Book, team: dict[str
     assert live(bob, core="auth") == ["Tokens expire after an hour"]
     lee.memory.resolve(proposal, "create")
     assert live(bob, core="auth") == ["Tokens never expire at all"]
-    for wrong in ({"supersedes": proposal.item_id}, {"scope": "repository", "key": "k", "value": "v"}):
+    for wrong in ({"supersedes": proposal.item_id}, {"repository": True, "key": "k", "value": "v"}):
         with pytest.raises(BadInput):
             ada.remember(None if "key" in wrong else "Tea is served at four.", **wrong)
 
@@ -631,12 +631,12 @@ def test_days_places_and_ends_can_be_changed_back(tmp_path: Path) -> None:
         when = datetime(2026, 3, 1, tzinfo=UTC)
         told = str(book.remember("We moved offices.", kind="episode", occurred_at=when).item_id)
         fact = str(book.remember(key="k", value=1, valid_until=when).item_id)
-        assert book.memory.revise(fact, valid_until=None).valid_until_us is None
+        assert book.memory.revise(fact, valid_until=None).valid_until is None
         book.mirror.folder().sync()
         page = tmp_path / "MEMORY.md"
         page.write_text(page.read_text().replace("2026-03-01", "2026-03-02"))
         book.mirror.folder().sync()
-        assert datetime.fromtimestamp((book.memory.get(told).occurred_us or 0) / 1e6, UTC).day == 2
+        assert (book.memory.get(told).occurred_at or datetime.now(UTC)).day == 2
         book.memory.configure(places={"MEMORY.md": "TEAM.md"})
         assert book.memory.configure(places={}).places == {}
         lee = book.as_actor("lee", role="librarian")

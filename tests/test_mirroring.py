@@ -175,7 +175,7 @@ def test_a_fact_of_the_repository_is_superseded_and_notes_keep_their_rules(
     day = tmp_path / "memory" / f"{book.documents.days()[0]}.md"
     day.write_text(day.read_text() + "\nand green again at night\n")
     mirror.sync()
-    old, new = book.memory.list(scope="repository", status=None)
+    old, new = book.memory.list(repository=True, status=None)
     assert (old.superseded_by, new.value, new.citations) == (
         new.id,
         "Run them with make check.",

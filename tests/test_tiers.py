@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import commonplace
 from commonplace import Actor, Book
 from commonplace.errors import BadInput, Conflict, Denied
-from commonplace.memory.facts import lasting_subject
 from commonplace.memory.markdown import block, fields
+from commonplace.memory.repository_facts import lasting_subject
 from commonplace.state.policy import AgentMemory, AgentPolicy, Policy, SharingRule
 from commonplace.state.requests import Open
 
@@ -258,9 +258,9 @@ def test_a_fact_of_the_repository_has_five_fields_and_is_only_ever_superseded(bo
     kept = ada.memory.repository_fact("test command", "Tests run with `make test` in evals.", **given)  # type: ignore[arg-type]
     assert kept.outcome == "stored"
     item = ada.memory.get(str(kept.item_id))
-    assert (item.key, item.scope, item.shared, item.citations) == (
+    assert (item.key, item.repository, item.shared, item.citations) == (
         "test command",
-        "repository",
+        True,
         True,
         ("evals/README.md:3",),
     )

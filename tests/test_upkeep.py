@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from commonplace import Book
 from commonplace.errors import Denied
 from commonplace.memory.items import Item
-from commonplace.memory.reading import Budget, Settings
-from commonplace.memory.upkeep import Holdings, plan
+from commonplace.memory.settings import Budget, Settings
+from commonplace.memory.tidy import Holdings, plan
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 LATER = timedelta(days=40)
@@ -80,7 +80,7 @@ def test_a_budget_is_kept_in_the_fixed_order_and_no_further_than_needed(book: Bo
     assert (
         told.body == "2026-06-01: the 0. thing that came to pass\n2026-06-02: the 1. thing that came to pass"
     )
-    assert (told.agent, told.retells) == ("ada", done.chores[1].names)
+    assert (told.agent, told.summarizes) == ("ada", done.chores[1].names)
     assert told.text in [item.text for item in ada.memory.list()]
     stones = {stone.deleted_by for stone in book.memory.tombstones()}
     assert stones == {"consolidation"}
@@ -123,7 +123,7 @@ def test_erasing_an_episode_tells_its_summary_again_without_it(book: Book) -> No
     ada.remember("the last one of all", kind="episode", occurred_at=NOW + timedelta(days=9))
     ada.remember("and one after that", kind="episode", occurred_at=NOW + timedelta(days=10))
     book.memory.tidy()
-    (told,) = [item for item in book.memory.list(status=None) if item.retells]
+    (told,) = [item for item in book.memory.list(status=None) if item.summarizes]
     assert told.sensitivity == "sensitive"  # as its strictest source
     assert "vault" in str(told.body)
     gone = book.forget(ids[0], erase=True, confirm="FORGET")
@@ -134,7 +134,7 @@ def test_erasing_an_episode_tells_its_summary_again_without_it(book: Book) -> No
     assert not any("vault" in str(event.payload) for event in book.events())
     book.erase(ids[1])
     assert not any("roof" in str(event.payload) for event in book.events())
-    assert [item for item in book.memory.list(status=None) if item.retells] == []
+    assert [item for item in book.memory.list(status=None) if item.summarizes] == []
     assert book.verify().ok
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from .access.commands import ACCESS
 from .access.rights import check_actor
 from .admin import Admin
+from .documents.writing import DOCUMENTS
 from .engines import locate
 from .engines.contract import TIMEOUT, Engine, PurgeReport
 from .errors import (
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from .runs import RunInfo
     from .state.diff import Difference
 
-BUILT_IN = (LEDGER, ACCESS, STATE, MEMORY, RECALL, WORK)
+BUILT_IN = (LEDGER, ACCESS, STATE, DOCUMENTS, MEMORY, RECALL, WORK)
 """The capabilities that every book has."""
 
 DIGEST = re.compile(r"[0-9a-f]{64}")

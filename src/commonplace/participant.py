@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from .access.rights import OWNER, check_actor
 from .access_verbs import Access
+from .documents.verbs import Documents
 from .event_verbs import event, events, record, record_all, watch
 from .inbox import inbox
 from .ledger.checks import check_call, check_path
-from .memory.documents import Documents
-from .memory.remembering import remember
+from .memory.remember import remember
 from .memory.verbs import Memory, forget
 from .prompts import Receipts, prompt
 from .recall.digesting import digest

@@ -260,16 +260,16 @@ def _within(wanted: Wanted, building: Building, making: Maker, gathering: Gather
 def _what_holds_now(session: Session, premises: Sequence[Event], wanted: Wanted) -> dict[str, Item]:
     """What stands in the place of each, where somebody has said so: not what is only claimed."""
     found: dict[str, Item] = {}
-    with session.items(wanted.at) as judge:
+    with session.viewer(wanted.at) as viewer:
         for one in premises:
             item = (
-                judge.item(one.payload["item"]) if one.payload["why"] in ("superseded", "revised") else None
+                viewer.item(one.payload["item"]) if one.payload["why"] in ("superseded", "revised") else None
             )
             while item is not None and item.status == "superseded" and item.superseded_by:
-                item = judge.item(item.superseded_by)
+                item = viewer.item(item.superseded_by)
             holds = item is not None and item.current and item.valid(wanted.now_us)
             if item is not None and holds and item.sensitivity in wanted.rules.allow_sensitivities:
-                found[one.id] = judge.shown(item)
+                found[one.id] = viewer.shown(item)
     return found
 
 
@@ -332,13 +332,13 @@ class Receipts:
             raise NotFound(f"there is no receipt {id!r} for {actor!r}: see the digest's receipt_id")
         self._session.check_memory_is_on()
         reader = self._session.speaking_for(event.actor)
-        with self._session.items(at) as judge, self._session.snapshot() as now:
+        with self._session.viewer(at) as viewer, self._session.snapshot() as now:
             rights = rights_of(now, actor, self._session.run)
 
             def may_see(id: str) -> bool:
                 """Of a run's state, its sharing rules have decided when the prompt was made, and they do not change."""
                 if item_at(now, id) is not None:
-                    return judge.item(id) is not None
+                    return viewer.item(id) is not None
                 source = self._session.ledger.event(id)
                 return source is not None and (
                     source.kind.startswith("state.") or may_be_told(now, rights, source)
@@ -389,10 +389,10 @@ class Receipts:
     def _derived(self, id: str) -> Iterator[str]:
         """The items that were derived from one, and so on down, as far as this actor may see them."""
         ahead, seen = [id], {id}
-        with self._session.items() as judge:
+        with self._session.viewer() as viewer:
             while ahead:
-                below = [str(child) for _, child in judge.then.scan("children", ahead.pop())]
-                fresh = [one for one in below if one not in seen and judge.item(one) is not None]
+                below = [str(child) for _, child in viewer.views.scan("children", ahead.pop())]
+                fresh = [one for one in below if one not in seen and viewer.item(one) is not None]
                 seen.update(fresh)
                 ahead += fresh
                 yield from fresh

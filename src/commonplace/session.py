@@ -7,7 +7,7 @@ is opened, and passed down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -17,8 +17,8 @@ from .access.commands import deny, record_denial
 from .access.rights import OWNER, TIERS, Rights, rights_of
 from .errors import NotEnabled
 from .ledger.events import Event
-from .memory.reading import VisibleItems, judging
 from .memory.requests import Remember
+from .memory.settings import Settings, settings_of
 from .memory.viewer import Viewer
 from .recall.premises import after_write
 from .recall.searching import IGNORED
@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from .recall.premises import PremiseWatch
 
 WRITES = {
-    "memory.log": "working", "memory.note": "working", "memory.gate": "working", "memory.shelve": "working",
+    "documents.log": "working", "documents.write": "working", "documents.gate": "working",
+    "documents.archive": "working",
     "memory.remember": "long_term", "memory.resolve": "long_term", "memory.patch": "long_term",
-    "memory.mark": "long_term", "memory.forget": "long_term", "memory.retell": "long_term",
+    "memory.mark": "long_term", "memory.forget": "long_term", "memory.summarize": "long_term",
     "memory.core": "long_term",
 }  # fmt: skip
 """The tier that a command writes to; other commands are about memory as a whole."""
@@ -114,10 +115,13 @@ class Session:
     # writing
 
     def submit(self, command: str, request: Any, act: str) -> Any:
-        """Run a command for this actor. Raises Denied if it may only look, or may not write to the command's tier."""
+        """Run a command for this actor. Raises Denied if it may only look, and NotEnabled if its run's files switch off
+        the tier that the command writes to. Whether it may write there is decided with the command."""
         self.check_may_act(act)
-        if command.startswith("memory."):
-            self._check_writes(command, request)
+        if command.startswith(("memory.", "documents.")):
+            self.check_enabled("memory.write", WRITES.get(command, ""))
+        if isinstance(request, Remember) and request.content["kind"] == "episode":
+            self.check_enabled("memory.write", "episodic")
         return self.write(command, request)
 
     def write(self, command: str, request: Any, size: int = 1) -> Any:
@@ -132,23 +136,6 @@ class Session:
         """Raises Denied, and records it, if this session only reads."""
         if self.refusal:
             deny(self, "act as", act, self.refusal)
-
-    def _check_writes(self, command: str, request: Any) -> None:
-        """What is written in a turn goes into tiers that the agent may write to, as far as its run's rules say."""
-        if self.run is None:
-            return
-        tier = WRITES.get(command, "")
-        self.check_enabled("memory.write", tier)
-        if isinstance(request, Remember) and request.content["kind"] == "episode":
-            self.check_enabled("memory.write", "episodic")
-        permission = self.rights().tier(tier) if tier else "read_write"
-        if permission != "read_write":
-            deny(
-                self,
-                "memory.write",
-                tier,
-                f"{self.actor!r} may not write to the {tier} tier of memory: it has {permission!r} there",
-            )
 
     # what it may read
 
@@ -228,9 +215,10 @@ class Session:
                 with self.snapshot(at) as then:
                     yield Viewer(((then, rights_of(then, self.actor, self.run)), (now, rights)))
 
-    def items(self, at: At = None) -> AbstractContextManager[VisibleItems]:
-        """The items of the book as of `at`, as far as this actor may see them."""
-        return judging(self.ledger, self.actor, at, self.run)
+    def settings(self, at: At = None) -> Settings:
+        """How the book's memory is kept, as of `at`."""
+        with self.snapshot(at) as snapshot:
+            return settings_of(snapshot)
 
     @property
     def visibility(self) -> EventVisibility:
@@ -241,3 +229,9 @@ class Session:
         return (
             iter(events) if self.is_owner else self.visibility.events(events, upto, self.ledger.events_by_id)
         )
+
+    def was_shown(self, ids: Sequence[str]) -> None:
+        """Note what an agent was shown, so that it does not come back as new evidence. The next write records it; a
+        book that may only be read has none."""
+        if ids and not self.is_owner and not self.refusal and not self.ledger.store.facts.read_only:
+            self.services.showing.add(self.actor, self.run, ids)

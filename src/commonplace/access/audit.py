@@ -69,7 +69,7 @@ AUDITED: dict[str, tuple[str, str, Callable[[Event], dict[str, Any]]]] = {
     "memory.logged": ("memory.write", "", _wrote("working", "logged")),
     "memory.noted": ("memory.write", "", _wrote("working")),
     "memory.gated": ("memory.write", "", _wrote("working", "gate")),
-    "memory.shelved": ("memory.write", "", _wrote("working", "archived")),
+    "memory.archived": ("memory.write", "", _wrote("working", "archived")),
     "memory.core.set": ("memory.write", "", _wrote("long_term", "core")),
     "memory.configured": ("memory.configured", "", lambda _event: {}),
     "event.erased": ("erasure", "", lambda event: {"events": len(event.payload.get("events", ()))}),

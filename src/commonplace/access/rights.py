@@ -40,7 +40,7 @@ WORKING = ("task.", "work.")
 """How the kinds of works and their tasks begin."""
 
 WORKING_KINDS = frozenset(
-    {"memory.logged", "memory.noted", "memory.gated", "memory.shelved", "memory.result"}
+    {"memory.logged", "memory.noted", "memory.gated", "memory.archived", "memory.result"}
 )
 """Those of the working tier; the others are long-term memory's."""
 

@@ -58,25 +58,10 @@ _ENDS = {
 }
 """With which words a frame ends that has no "that" and no comma, by its first word."""
 
-_NOISE = frozenset(
-    {"a", "an", "the", "is", "are", "that", "also", "just", "really", "actually", "simply", "indeed"}
-)
-_DIGITS = (
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-)
-_NUMBERS = {word: str(number) for number, word in enumerate(_DIGITS)}
+_NOISE_WORDS = "a an the is are that also just really actually simply indeed"
+_NOISE = frozenset(_NOISE_WORDS.split())
+_DIGITS = "zero one two three four five six seven eight nine ten eleven twelve"
+_NUMBERS = {word: str(number) for number, word in enumerate(_DIGITS.split())}
 _DENIALS = "not no never none nobody nothing nor neither without cannot except unless false wrong"
 _NEGATIONS = frozenset(_DENIALS.split())
 _LIMIT_WORDS = "but only if when until though although however instead otherwise longer < > ≤ ≥"
@@ -164,16 +149,18 @@ def corrects(text: str, known: Iterable[str]) -> bool:
     denied = {word for other in others for word in _denied(other)}
     if (denied & mine) - _denied(text):
         return True
-    said = dict.fromkeys(_sentences(text))
+    own_sentences = dict.fromkeys(_sentences(text))
     shown = [dict.fromkeys(_sentences(other)) for other in others]
     for sentences in shown:
-        left_out = [word for sentence in sentences if sentence not in said for word in sentence]
-        if any(sentence in sentences for sentence in said) and _limits(left_out):
+        left_out = [word for sentence in sentences if sentence not in own_sentences for word in sentence]
+        if any(sentence in sentences for sentence in own_sentences) and _limits(left_out):
             return True
-    return _alters_one(said, dict.fromkeys(sentence for sentences in shown for sentence in sentences))
+    return _alters_one(
+        own_sentences, dict.fromkeys(sentence for sentences in shown for sentence in sentences)
+    )
 
 
-def _alters_one(said: Mapping[Sentence, None], known: Mapping[Sentence, None]) -> bool:
+def _alters_one(new: Mapping[Sentence, None], known: Mapping[Sentence, None]) -> bool:
     """Whether one of these sentences is a known one, altered. An altered sentence has its words, its first or its last
     word in common with the known one, so only those are compared."""
     by_trait = dict[Any, list[Sentence]]()
@@ -182,7 +169,7 @@ def _alters_one(said: Mapping[Sentence, None], known: Mapping[Sentence, None]) -
             by_trait.setdefault(trait, []).append(sentence)
     return any(
         _alters(sentence, other)
-        for sentence in said
+        for sentence in new
         if sentence not in known
         for trait in _traits(sentence)
         for other in by_trait.get(trait, ())[:_MOST_ALIKE]
@@ -267,8 +254,8 @@ def _unmarked(line: str) -> str:
 def _sentences(text: str) -> tuple[Sentence, ...]:
     """The words of each sentence, its frames left out. A text that is nothing but a frame keeps its words."""
     lines = _lines(text)
-    told = [_unmarked(_without_head(line)) for line in lines]  # a list may begin right after a frame
-    parts = (_unframed(part) for line in told for part in _SENTENCE_END.split(line))
+    bare = [_unmarked(_without_head(line)) for line in lines]  # a list may begin right after a frame
+    parts = (_unframed(part) for line in bare for part in _SENTENCE_END.split(line))
     return _worded(map(_phrase_last, parts)) or _worded(lines)
 
 
@@ -349,9 +336,9 @@ def critical(text: str) -> frozenset[str]:
 
 def _denied(text: str) -> frozenset[str]:
     """The words that stand right after a negation."""
-    found = set[str]()
+    denied = set[str]()
     for sentence in _sentences(text):
         for word, following in pairwise(sentence):
             if word in _NEGATIONS or word.endswith("n't"):
-                found.add(following)
-    return frozenset(found)
+                denied.add(following)
+    return frozenset(denied)

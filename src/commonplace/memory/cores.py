@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from ..access.rights import Rights, may_see_of
-from ..errors import NotFound
+from ..access.commands import need, need_tier
+from ..access.rights import Rights, may_see_of, rights_of
+from ..errors import Denied, NotFound
+from ..ledger.events import draft
+from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader
 from ..ledger.views import typed
+from .changes import follow_core
 from .items import Item
-from .reading import VisibleItems
+from .portions import merged
+from .settings import converted
+
+if TYPE_CHECKING:
+    from .viewer import Viewer
 
 CORE_SET = "memory.core.set"
 
@@ -38,6 +46,13 @@ class Core(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     visibility: Literal["private", "team", "public"] = "team"
     config: CoreConfig = CoreConfig()
 
+    def __str__(self) -> str:
+        about = f": {self.description}" if self.description else ""
+        return f"core {self.id} ({self.type}, {self.visibility}){about}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
 
 class SetCore(msgspec.Struct, frozen=True):
     """Make a core, or change its settings."""
@@ -45,6 +60,27 @@ class SetCore(msgspec.Struct, frozen=True):
     by: str
     id: str
     fields: dict[str, Any]
+    run: str | None = None
+
+
+def decide_core(overlay: Overlay, request: SetCore) -> Core | Denied:
+    refused = need_tier(overlay, request.by, "long_term", True, request.run)
+    refused = refused or need(overlay, request.by, "keep_memory", request.id)
+    if refused:
+        return refused
+    before = overlay.get("memory.cores", request.id)
+    if before is not None and not may_know(rights_of(overlay, request.by), msgspec.convert(before, Core)):
+        raise NotFound(no_core(request.id))
+    fields = before or {"name": request.id, "owner": request.by}
+    core = converted(merged(fields, {**request.fields, "id": request.id}), Core, "a core")
+    after = msgspec.to_builtins(core)
+    if after != before:
+        team = core.visibility != "private"
+        if before is not None and (before["visibility"] != "private") != team:
+            follow_core(overlay, request.by, core.id, team)
+        labels = {"sensitivity": "private", **({"audience": "team"} if team else {})}
+        overlay.emit(draft(CORE_SET, actor=request.by, payload=after, labels=labels))
+    return core
 
 
 DEEPEST = 10
@@ -78,21 +114,21 @@ def may_know(rights: Rights, core: Core) -> bool:
     return may_see_of(rights, core.owner, CORE_SET, {"sensitivity": "private", **audience})
 
 
-def walked(judge: VisibleItems, first: Item, depth: int, relations: set[str] | None) -> list[LinkStep]:
+def walked(viewer: Viewer, first: Item, depth: int, relations: set[str] | None) -> list[LinkStep]:
     """Every item within so many links of the first one that the reader may see, each once."""
-    seen, found, edge = {first.id}, list[LinkStep](), [first]
+    visited, steps, edge = {first.id}, list[LinkStep](), [first]
     for distance in range(1, depth + 1):
         ahead: list[Item] = []
         for item in edge:
-            for relation, id in judge.links(item):
-                if id in seen or len(found) >= MOST_STEPS:
+            for relation, id in viewer.links(item):
+                if id in visited or len(steps) >= MOST_STEPS:
                     continue
                 if relations is not None and relation.removeprefix("^") not in relations:
                     continue
-                other = judge.item(id)
+                other = viewer.item(id)
                 if other is not None and other.status in ("live", "superseded"):
-                    seen.add(id)
-                    found.append(LinkStep(distance, relation, item.id, judge.shown(other)))
+                    visited.add(id)
+                    steps.append(LinkStep(distance, relation, item.id, viewer.shown(other)))
                     ahead.append(other)
         edge = ahead
-    return found
+    return steps

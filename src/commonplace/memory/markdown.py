@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from ..documents.document import check_day
 from ..errors import BadInput
-from ..ledger.checks import from_us
-from .daily import check_day
 from .items import SHAPES, Item, value_text
 
 HEADINGS = {"fact": "Facts", "note": "Notes", "procedure": "Procedures", "episode": "Episodes"}
@@ -34,10 +33,10 @@ def block(item: Item) -> str:
     if item.kind == "fact":
         text = f"**{_plain(item.key or '')}**: {value_text(item.value)}"
     else:
-        said = getattr(item, SHAPES[item.kind].text) or ""
+        body = getattr(item, SHAPES[item.kind].text) or ""
         if item.kind == "episode" and item.occurred_us is not None:
-            said = f"{from_us(item.occurred_us):%Y-%m-%d}: {said}"
-        text = f"**{_plain(item.title)}** — {said}" if item.title else said
+            body = f"{item.occurred_at:%Y-%m-%d}: {body}"
+        text = f"**{_plain(item.title)}** — {body}" if item.title else body
     first, *rest = text.split("\n")
     return "\n".join([f"- {first}", *(f"  {line}" if line.strip() else "" for line in rest)])
 
@@ -58,18 +57,18 @@ def _plain(title: str) -> str:
 def fields(text: str, kind: str | None = None) -> tuple[str, dict[str, Any]]:
     """What somebody wrote as a bullet: the kind of item, and its fields. Without a kind, a key and value are a
     fact and anything else is a note."""
-    said = _unindented(_unremarked(text))
-    if not said.strip():
+    text = _unindented(_unremarked(text))
+    if not text.strip():
         raise BadInput("an item of memory cannot be empty: delete its line to have it forgotten")
-    found = _FACT.fullmatch(said)
-    if kind == "fact" or (kind is None and found is not None):
-        if found is None:
+    fact = _FACT.fullmatch(text)
+    if kind == "fact" or (kind is None and fact is not None):
+        if fact is None:
             raise BadInput("a fact is written as - **key**: value")
-        return "fact", {"key": found["key"].strip(), "value": _value(found["value"].strip())}
+        return "fact", {"key": fact["key"].strip(), "value": _value(fact["value"].strip())}
     kind = kind or "note"
-    titled = _TITLED.fullmatch(said)
+    titled = _TITLED.fullmatch(text)
     plain: dict[str, Any] = {"title": titled["title"].strip()} if titled else {}
-    body = (titled["text"] if titled else said).strip("\n")
+    body = (titled["text"] if titled else text).strip("\n")
     if kind == "episode":
         body = re.sub(r"^\d{4}-\d{2}-\d{2}: ", "", body)
     return kind, {**plain, SHAPES[kind].text: body}
@@ -92,16 +91,16 @@ def changed_fields(item: Item, text: str) -> dict[str, Any]:
     """What somebody changed of an item by changing its text. What looks as it did is as it was: a key that markdown
     cannot show, a text that reads like a number."""
     text = _unremarked(text)
-    _, said = fields(text, item.kind)
-    _, shown = fields(block(item), item.kind)
-    changed = {name: value for name, value in said.items() if name not in shown or shown[name] != value}
-    changed |= {name: None for name in shown if name not in said}
+    _, after = fields(text, item.kind)
+    _, before = fields(block(item), item.kind)
+    changed = {name: value for name, value in after.items() if name not in before or before[name] != value}
+    changed |= {name: None for name in before if name not in after}
     day, was = _DAY.search(text), _DAY.search(block(item))
     if item.kind == "episode" and day and was and day[1] != was[1]:
         changed["occurred_at"] = datetime.fromisoformat(check_day("its day", day[1])).replace(tzinfo=UTC)
     if isinstance(item.value, str) and "value" in changed:
-        found = _FACT.fullmatch(_unindented(text))
-        changed["value"] = found["value"].strip() if found else changed["value"]
+        fact = _FACT.fullmatch(_unindented(text))
+        changed["value"] = fact["value"].strip() if fact else changed["value"]
     return changed
 
 
@@ -124,7 +123,7 @@ def _value(text: str) -> Any:
 def ordered(items: Iterable[Item]) -> list[Item]:
     """Items in the order of a page: by kind, then as they were recorded."""
     kinds = list(HEADINGS)
-    return sorted(items, key=lambda one: (kinds.index(one.kind), one.recorded_us, one.id))
+    return sorted(items, key=lambda item: (kinds.index(item.kind), item.recorded_us, item.id))
 
 
 MARKS = len("<!-- cp: -->\n\n<!-- /cp -->\n\n")
@@ -144,20 +143,20 @@ def fitting(
 ) -> tuple[list[Item], list[Item]]:
     """The pinned and the newest items that fit into so many bytes with their remarks, and the others, which are
     older."""
-    newest = sorted(items, key=lambda one: (one.pinned, one.recorded_us, one.id), reverse=True)
+    newest = sorted(items, key=lambda item: (item.pinned, item.recorded_us, item.id), reverse=True)
     left, shown, older = limit - HEAD, list[Item](), list[Item]()
-    for one in newest:
-        left -= size(one) + len(remarked("", remarks(one)))
-        (older if left < 0 else shown).append(one)
+    for item in newest:
+        left -= size(item) + len(remarked("", remarks(item)))
+        (older if left < 0 else shown).append(item)
     return ordered(shown), ordered(older)
 
 
 def document(title: str, items: Iterable[Item], remarks: Callable[[Item], Sequence[str]]) -> str:
     """A page of items as text, each kind under its heading."""
     parts, last = [f"# {title}"], ""
-    for one in ordered(items):
-        if one.kind != last:
-            parts.append(f"\n## {HEADINGS[one.kind]}\n")
-            last = one.kind
-        parts.append(remarked(block(one), remarks(one)))
+    for item in ordered(items):
+        if item.kind != last:
+            parts.append(f"\n## {HEADINGS[item.kind]}\n")
+            last = item.kind
+        parts.append(remarked(block(item), remarks(item)))
     return "\n".join(parts) + "\n"

@@ -1,13 +1,17 @@
-"""What can be asked of durable memory, and what is answered. Plain data, so that it can wait in a queue."""
+"""The commands of durable memory and their answers: plain data, so that a command can wait in a queue."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 
-from .items import Held
+from ..errors import BadInput
+from ..ledger.checks import check_each, check_name, from_us
+from ..verbs import ItemId
+from .items import Held, Item
 
 CREATED, UPDATED = "memory.item.created", "memory.item.updated"
 FORGOTTEN, DELETED, CONSOLIDATED = "memory.item.forgotten", "memory.item.deleted", "memory.item.consolidated"
@@ -25,6 +29,8 @@ class Remember(msgspec.Struct, frozen=True):
     content: Mapping[str, Any]
     labels: Mapping[str, str]
     run: str | None = None
+    acting_in: str | None = None
+    """The run whose turn its author takes; `run` may name another one."""
     session: str | None = None
     parents: tuple[str, ...] = ()
     supersedes: tuple[str, ...] = ()
@@ -74,6 +80,9 @@ class RememberResult(msgspec.Struct, frozen=True):
         superseding = f"supersedes={near[0]!r}" if len(near) == 1 else f"supersedes={[*near]}"
         return self.told(f"book.memory.resolve({self.item_id!r}, CHOICE, rationale=WHY)", superseding)
 
+    def __repr__(self) -> str:
+        return f"<{self.outcome} {self.item_id}{': ' if self.reason else ''}{self.reason}>"
+
     @property
     def near(self) -> tuple[str, ...]:
         """What it is held for as nearly the same, and what it was to take the place of anyway."""
@@ -87,32 +96,31 @@ class RememberResult(msgspec.Struct, frozen=True):
         match self.outcome:
             case "stored":
                 replaced = f" in place of {' and '.join(self.superseded)}" if self.superseded else ""
-                said = f"stored as {self.item_id}{replaced}"
-                said += ", shared, as what it replaces was" if self.follows else ""
+                sentence = f"stored as {self.item_id}{replaced}"
+                sentence += ", shared, as what it replaces was" if self.follows else ""
             case "merged":
-                said = f"merged with {self.item_id}: {self.reason}"
+                sentence = f"merged with {self.item_id}: {self.reason}"
             case "flagged":
-                said = f"flagged and held as {self.item_id}"
-                if self.held is not None:
-                    who = (
-                        "settle it"
-                        if self.held.why == "near_duplicate"
-                        else "a librarian or person settles it"
-                    )
-                    choices = ", ".join(self.held.choices)
-                    said += f" because {self.held.because}; {who} with {settling}, where CHOICE is one of {choices}"
-                if self.near:
-                    said += (
-                        "; or, for it to take the place of what is there, skip it and remember it again with "
-                    )
-                    said += superseding
+                sentence = f"flagged and held as {self.item_id}{self._waiting(settling, superseding)}"
             case "rejected":
-                said = f"rejected: {self.reason}"
+                sentence = f"rejected: {self.reason}"
         secrets = (
             f"it holds a secret ({', '.join(self.redacted)}), which nobody is shown" if self.redacted else ""
         )
         advice = f"advice: {self.advice}" if self.advice else ""
-        return "; ".join(part for part in (said, secrets, self.overflow, advice) if part)
+        return "; ".join(part for part in (sentence, secrets, self.overflow, advice) if part)
+
+    def _waiting(self, settling: str, superseding: str) -> str:
+        """What it waits for, as the rest of a sentence."""
+        if self.held is None:
+            return ""
+        who = "settle it" if self.held.why == "near_duplicate" else "a librarian or person settles it"
+        choices = ", ".join(self.held.choices)
+        rest = f" because {self.held.because}; {who} with {settling}, where CHOICE is one of {choices}"
+        if self.near:
+            rest += "; or, for it to take the place of what is there, skip it and remember it again with "
+            rest += superseding
+        return rest
 
 
 class Patch(msgspec.Struct, frozen=True):
@@ -125,9 +133,10 @@ class Patch(msgspec.Struct, frozen=True):
     act: str = "patched"
     why: str = ""
     if_position: int | None = None
-    """The position as of which whoever changes it has read it."""
+    """Refused if the item changed after this position."""
     key: str = ""
     """The same key again changes nothing: the edit was taken in before."""
+    run: str | None = None
 
 
 class MarkItems(msgspec.Struct, frozen=True):
@@ -138,6 +147,7 @@ class MarkItems(msgspec.Struct, frozen=True):
     act: Literal["shared", "unshared", "verified", "archived", "restored", "linked"]
     why: str = ""
     links: tuple[tuple[str, str], ...] = ()
+    run: str | None = None
 
 
 class Resolve(msgspec.Struct, frozen=True):
@@ -147,6 +157,7 @@ class Resolve(msgspec.Struct, frozen=True):
     id: str
     choice: str
     rationale: str = ""
+    run: str | None = None
 
 
 class Forget(msgspec.Struct, frozen=True):
@@ -157,7 +168,16 @@ class Forget(msgspec.Struct, frozen=True):
     erase: bool = False
     dry_run: bool = False
     if_position: int | None = None
-    """The position as of which whoever forgets them has read them."""
+    """Refused if one of them changed after this position."""
+    run: str | None = None
+
+
+class Summarize(msgspec.Struct, frozen=True):
+    """Let one note stand for episodes, which are forgotten in its favour."""
+
+    by: str
+    ids: tuple[str, ...]
+    run: str | None = None
 
 
 class Forgotten(msgspec.Struct, frozen=True):
@@ -170,7 +190,7 @@ class Forgotten(msgspec.Struct, frozen=True):
     """Other items that were derived from these, and went with them."""
     position: int | None = None
     rederived: tuple[str, ...] = ()
-    """Notes that were told again from what is left."""
+    """Notes that were written again from what is left."""
 
 
 class Tombstone(msgspec.Struct, frozen=True):
@@ -178,10 +198,44 @@ class Tombstone(msgspec.Struct, frozen=True):
 
     id: str
     agent: str
-    deleted_at: str
+    deleted_us: int
     deleted_by: str
     reason: str
     erased: bool = False
+
+    @property
+    def deleted_at(self) -> datetime:
+        return from_us(self.deleted_us)
+
+    def __str__(self) -> str:
+        how = "erased" if self.erased else "forgotten"
+        reason = f": {self.reason}" if self.reason else ""
+        return f"{self.id} of {self.agent}, {how} by {self.deleted_by} at {self.deleted_at:%Y-%m-%d %H:%M}{reason}"
+
+    def __repr__(self) -> str:
+        return f"<tombstone of {self}>"
+
+
+ItemOrId = ItemId | Item | RememberResult
+"""An item, or the answer of `remember`, can be given wherever an item's id is asked for."""
+
+
+def id_of(item: object) -> object:
+    """The id of an item or answer. Raises BadInput for an answer of which nothing was stored."""
+    if isinstance(item, RememberResult) and item.item_id is None:
+        raise BadInput(f"nothing was stored, so it has no id: {item.reason}")
+    return getattr(item, "id", item)
+
+
+def check_item(field: str, item: object) -> str:
+    """The id of an item, from the id, the item or the answer of `remember`. Raises BadInput."""
+    return check_name(field, id_of(item))
+
+
+def check_items(field: str, items: object) -> tuple[str, ...]:
+    """The ids of one item or of several, each as `check_item` takes it. Raises BadInput."""
+    each: Any = (items,) if hasattr(items, "id") else check_each(field, items)  # type: ignore[arg-type]
+    return tuple(check_item("an item", item) for item in each)
 
 
 class Shown(msgspec.Struct, frozen=True):

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from ..errors import CommonplaceError
 from ..ledger.encoding import decode
-from .requests import Shown
+from ..ledger.events import draft
+from ..ledger.overlay import Overlay
+from .requests import RECALLED, Shown
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
-    from ..session import Session
 
 MOST_NOTED = 1_000
 """Things that one event notes at the most."""
@@ -33,11 +34,28 @@ IDLE = 2.0
 log = logging.getLogger("commonplace")
 
 
-def was_shown(session: Session, ids: Sequence[str]) -> None:
-    """Note what an agent was shown, so that it does not come back as new evidence. The next write records it; a book
-    that may only be read has none."""
-    if ids and not session.is_owner and not session.refusal and not session.ledger.store.facts.read_only:
-        session.services.showing.add(session.actor, session.run, ids)
+def decide_shown(overlay: Overlay, request: Shown) -> int | None:
+    """Note what was shown to an actor, once. Answers the position, or None when nothing is new."""
+    new = not_noted(overlay, request)
+    if not new:
+        return None
+    event = draft(RECALLED, actor=request.actor, payload={"shown": new}, run_id=request.run, parents=new)
+    return overlay.emit(event).position
+
+
+def not_noted(overlay: Overlay, request: Shown) -> list[str]:
+    """What of this the book does not say yet, without what was erased meanwhile."""
+    return [
+        id
+        for id in dict.fromkeys(request.shown)
+        if overlay.get("memory.shown", request.run or "", id, request.actor) is None
+        and not _gone(overlay, id)
+    ]
+
+
+def _gone(overlay: Overlay, id: str) -> bool:
+    record = overlay.record_of(id)
+    return record is None or record.body is None
 
 
 class Showing:

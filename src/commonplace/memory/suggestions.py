@@ -14,9 +14,9 @@ import msgspec
 
 from ..index.words import jaccard, tokens
 from .cores import CoreConfig
-from .items import Item, marks, words_of
-from .similar import FLAGGED
-from .upkeep import DAY_US
+from .items import Item
+from .likeness import FLAGGED, marks, words_of
+from .tidy import DAY_US
 
 ENOUGH_TAGS = 2
 """How many tags two entries must share to be worth a link."""
@@ -33,14 +33,14 @@ class Suggestion(msgspec.Struct, frozen=True):
 
 def suggested(items: Sequence[Item], rules: Mapping[str, CoreConfig], now_us: int) -> list[Suggestion]:
     """Suggestions for these items, the cores' own rules in `rules`: duplicates first, then links, stale ones, tags."""
-    places = defaultdict[tuple[str, str], list[Item]](list)
-    for one in items:
-        places[one.core or "", one.scope].append(one)
-    found: list[Suggestion] = []
+    places = defaultdict[tuple[str, bool], list[Item]](list)
+    for item in items:
+        places[item.core or "", item.repository].append(item)
+    suggestions: list[Suggestion] = []
     for entries in places.values():
-        found += [*_merges(entries), *_links(entries), *_stale(entries, rules, now_us), *_tags(entries)]
+        suggestions += [*_merges(entries), *_links(entries), *_stale(entries, rules, now_us), *_tags(entries)]
     order = ("merge", "link", "refresh", "tag")
-    return sorted(found, key=lambda one: (order.index(one.act), one.items))
+    return sorted(suggestions, key=lambda each: (order.index(each.act), each.items))
 
 
 def _merges(items: Iterable[Item]) -> Iterator[Suggestion]:
@@ -59,49 +59,49 @@ def _merges(items: Iterable[Item]) -> Iterator[Suggestion]:
 
 def _links(items: Sequence[Item]) -> Iterator[Suggestion]:
     """Entries of a core that share tags with the one before and are not linked to it yet: a chain, not a tangle."""
-    linked = {frozenset((one.id, to)) for one in items for _, to in one.links}
+    linked = {frozenset((item.id, to)) for item in items for _, to in item.links}
     last: dict[tuple[str, ...], Item] = {}
-    for one in items:
+    for item in items:
         near = dict[str, set[str]]()
-        for shared in combinations(sorted(one.tags), ENOUGH_TAGS) if one.core is not None else ():
+        for shared in combinations(sorted(item.tags), ENOUGH_TAGS) if item.core is not None else ():
             if (other := last.get(shared)) is not None:
                 near.setdefault(other.id, set()).update(shared)
-            last[shared] = one
+            last[shared] = item
         for id, tags in near.items():
-            if frozenset((one.id, id)) not in linked:
-                yield Suggestion("link", (id, one.id), f"both are about {', '.join(sorted(tags))}")
+            if frozenset((item.id, id)) not in linked:
+                yield Suggestion("link", (id, item.id), f"both are about {', '.join(sorted(tags))}")
 
 
 def _stale(items: Iterable[Item], rules: Mapping[str, CoreConfig], now_us: int) -> Iterator[Suggestion]:
-    for one in items:
-        rule = rules.get(one.core or "", CoreConfig())
-        age = (now_us - (one.verified_us or one.recorded_us)) // DAY_US
-        if one.valid_until_us is not None and one.valid_until_us <= now_us:
-            yield Suggestion("refresh", (one.id,), "the time for which it holds is over")
+    for item in items:
+        rule = rules.get(item.core or "", CoreConfig())
+        age = (now_us - (item.verified_us or item.recorded_us)) // DAY_US
+        if item.valid_until_us is not None and item.valid_until_us <= now_us:
+            yield Suggestion("refresh", (item.id,), "the time for which it holds is over")
         elif rule.archive_after_days is not None and age >= rule.archive_after_days:
-            yield Suggestion("refresh", (one.id,), f"nobody has verified it for {age} days")
-        elif one.core is not None and (one.confidence or 0.0) < rule.min_confidence:
+            yield Suggestion("refresh", (item.id,), f"nobody has verified it for {age} days")
+        elif item.core is not None and (item.confidence or 0.0) < rule.min_confidence:
             yield Suggestion(
-                "refresh", (one.id,), f"the core asks for a confidence of {rule.min_confidence:g}"
+                "refresh", (item.id,), f"the core asks for a confidence of {rule.min_confidence:g}"
             )
 
 
 def _tags(items: Sequence[Item]) -> Iterator[Suggestion]:
     """Tags that are spelled in several ways, and tags that others have and whose words an untagged item uses."""
-    used = Counter(tag for one in items for tag in one.tags)
+    used = Counter(tag for item in items for tag in item.tags)
     spelled: dict[str, str] = {}
-    for tag, _ in sorted(used.items(), key=lambda one: (-one[1], one[0])):
+    for tag, _ in sorted(used.items(), key=lambda count: (-count[1], count[0])):
         spelled.setdefault(_plain(tag), tag)
-    for one in items:
-        better = tuple(sorted({spelled[_plain(tag)] for tag in one.tags}))
-        if better != tuple(sorted(one.tags)):
-            others = ", ".join(sorted({*one.tags} - {*better}))
-            yield Suggestion("tag", (one.id,), f"{others}: others spell it differently", better)
-        if not one.tags:
-            mine = {_plain(word) for word in tokens(one.text)}
+    for item in items:
+        better = tuple(sorted({spelled[_plain(tag)] for tag in item.tags}))
+        if better != tuple(sorted(item.tags)):
+            others = ", ".join(sorted({*item.tags} - {*better}))
+            yield Suggestion("tag", (item.id,), f"{others}: others spell it differently", better)
+        if not item.tags:
+            mine = {_plain(word) for word in tokens(item.text)}
             fitting = tuple(sorted(tag for plain, tag in spelled.items() if plain in mine))
             if fitting:
-                yield Suggestion("tag", (one.id,), "it uses the words of these tags", fitting)
+                yield Suggestion("tag", (item.id,), "it uses the words of these tags", fitting)
 
 
 def _plain(tag: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never, get_args
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, get_args
 from msgspec import convert, json
 
 from ..access.masking import masked
-from ..access.rights import OWNER, rights_of
+from ..access.rights import OWNER
 from ..errors import BadInput, NotFound, shown
 from ..files.safe import new_file
 from ..index.names import named_embedder
@@ -24,22 +24,34 @@ from ..ledger.checks import (
     to_us,
 )
 from ..ledger.encoding import encode_payload
-from ..verbs import ItemId, verb
+from ..verbs import verb
 from .cores import DEEPEST, Core, LinkStep, SetCore, core_of, no_core, walked
-from .facts import checked_fact
-from .items import CATEGORIES, SHAPES, Item, Status, check_tag, check_tasks, checked, wanted_provenance
+from .fields import check_one_of, check_tag, check_tasks, checked, shape_of, wanted_provenance
+from .items import CATEGORIES, SHAPES, Item, Status
 from .markdown import fitting
-from .reading import Settings, chosen, of_memory, settings_of, tombstones
-from .remembering import check_no_blob, remember, shape_of, without_secrets_as_set
-from .requests import Forget, Forgotten, MarkItems, Patch, RememberResult, Resolve, Tombstone
-from .showing import was_shown
-from .tidying import tidied
-from .upkeep import Upkeep
+from .reading import chosen, of_memory, tombstones
+from .remember import TIMES, check_no_blob, remember, without_secrets_as_set
+from .repository_facts import checked_fact
+from .requests import (
+    Forget,
+    Forgotten,
+    ItemOrId,
+    MarkItems,
+    Patch,
+    RememberResult,
+    Resolve,
+    Tombstone,
+    check_item,
+    check_items,
+    id_of,
+)
+from .settings import Configure, Settings
+from .tidy import Upkeep, tidied
 
 if TYPE_CHECKING:
     from ..ledger.ledger import At
     from ..session import Session
-    from .imports.adopt import Adopted
+    from .imports.importing import ImportReport
     from .suggestions import Suggestion
 
     Suggestions = list[Suggestion]
@@ -52,15 +64,9 @@ Steps = list[LinkStep]
 CONFIRMATION = "FORGET"
 
 _EMPTY: dict[str, Any] = {
-    "tags": [],
-    "citations": [],
-    "links": [],
-    "code_refs": [],
-    "tasks": [],
-    "provenance": {},
-    "reason": "",
+    "tags": [], "citations": [], "links": [], "code_refs": [], "tasks": [], "provenance": {}, "reason": "",
     "pinned": False,
-}
+}  # fmt: skip
 """What a field has when it is taken away, where that is not None."""
 
 
@@ -70,27 +76,25 @@ class Memory:
     def __init__(self, session: Session) -> None:
         self._session = session
 
+    # changing
+
     @verb
-    def resolve(self, kept: RememberResult | ItemId, choice: str, rationale: str = "") -> Item:
+    def resolve(self, id: ItemOrId, choice: str, rationale: str = "") -> Item:
         """Settle an item that is held: for a near-duplicate or proposal "skip", "merge" (its
         citations and reason) or "create"; for a dispute "old", "new" or "both", which a librarian or person
         settles. Returns the item that holds afterwards.
 
-        `kept` is what remember answered, or the id of the item. `choice` is skip, merge or create, and of a dispute
-        old, new or both."""
-        id = kept.item_id if isinstance(kept, RememberResult) else kept
-        if id is None:
-            raise BadInput("nothing was kept, so there is nothing to choose: the answer's reason says why")
-        request = Resolve(
-            self._session.actor, check_name("an item", id), choice, masked(check_text("rationale", rationale))
-        )
-        stands: str = self._session.submit("memory.resolve", request, "resolve")
+        `choice` is skip, merge or create, and of a dispute old, new or both."""
+        session = self._session
+        why = masked(check_text("rationale", rationale))
+        request = Resolve(session.actor, check_item("an item", id), choice, why, session.run)
+        stands: str = session.submit("memory.resolve", request, "resolve")
         return self.get(stands)
 
     @verb
     def revise(
         self,
-        id: ItemId,
+        id: ItemOrId,
         *,
         why: str = "",
         if_position: int | None = None,
@@ -102,93 +106,79 @@ class Memory:
 
         `why` is the reason that is recorded."""
         item = self.get(id)
-        times = {"occurred_at": "occurred_us", "observed_at": "observed_us", "valid_from": "valid_from_us",
-                 "valid_until": "valid_until_us"}  # fmt: skip
-        given = {
-            times.get(name, name): to_us(name, one) if name in times and one is not None else one
-            for name, one in fields.items()
-        }
-        if "text" in given:
-            given[shape_of(item.kind).text] = given.pop("text")
-        check_tasks(given.get("tasks"), given.get("type", item.type))
-        full = {name: getattr(item, name) for name in shape_of(item.kind).needs}
-        said = {name: one for name, one in {**full, **given}.items() if one is not None or name == "value"}
-        content = encode_payload(checked(item.kind, encode_payload(said)[1]))[1]
-        content = {name: content.get(name, _EMPTY.get(name)) for name in given}
-        check_no_blob(content)
         settings = self.settings()
-        found, secrets, _ = without_secrets_as_set(settings, content, None)
+        content, secrets, _ = without_secrets_as_set(settings, _revised(item, fields), None)
         if secrets and settings.secrets == "reject":
             raise BadInput(
                 f"it holds a secret ({', '.join(secrets)}): keep that in a vault, and remember where"
             )
         request = Patch(
             self._session.actor,
-            id,
-            found,
+            item.id,
+            content,
             secrets,
             why=masked(check_text("why", why)),
             if_position=check_if_position(if_position),
             key=idempotency_key and check_name("idempotency_key", idempotency_key),
+            run=self._session.run,
         )
         self._session.submit("memory.patch", request, "revise")
-        return self.get(id)
+        return self.get(item.id)
 
     @verb
-    def share(self, id: ItemId, why: str = "") -> Item:
+    def share(self, id: ItemOrId, why: str = "") -> Item:
         """Let the whole team see an item of this actor.
 
         `why` is the reason that is recorded."""
-        return self._marked((id,), "shared", why)
+        return self._marked(id, "shared", why)
 
     @verb
-    def unshare(self, id: ItemId, why: str = "") -> Item:
+    def unshare(self, id: ItemOrId, why: str = "") -> Item:
         """Show an item only to its author again, also to readers of the past.
 
         `why` is the reason that is recorded."""
-        return self._marked((id,), "unshared", why)
+        return self._marked(id, "unshared", why)
 
     @verb
-    def verify(self, id: ItemId, why: str = "") -> Item:
+    def verify(self, id: ItemOrId, why: str = "") -> Item:
         """Record that an item was checked and holds.
 
         `why` is the reason that is recorded."""
-        return self._marked((id,), "verified", why)
+        return self._marked(id, "verified", why)
 
     @verb
-    def archive(self, id: ItemId, why: str = "") -> Item:
+    def archive(self, id: ItemOrId, why: str = "") -> Item:
         """Set an item aside: it is kept, and not found any more.
 
         `why` is the reason that is recorded."""
-        return self._marked((id,), "archived", why)
+        return self._marked(id, "archived", why)
 
     @verb
-    def restore(self, id: ItemId, why: str = "") -> Item:
+    def restore(self, id: ItemOrId, why: str = "") -> Item:
         """Bring back what was archived, dropped or forgotten, as long as it was not erased.
 
         `why` is the reason that is recorded."""
-        return self._marked((id,), "restored", why)
+        return self._marked(id, "restored", why)
 
     @verb
-    def link(self, id: ItemId, relation: str, to: ItemId) -> Item:
+    def link(self, id: ItemOrId, relation: str, to: ItemOrId) -> Item:
         """Connect two items: `related`, `depends_on`, or a relation of your own.
 
         `relation` is how they are connected. `to` is the id of the other item."""
-        return self._marked(
-            (id,), "linked", "", ((masked(check_name("a relation", relation)), check_name("an item", to)),)
-        )
+        named = masked(check_name("a relation", relation))
+        return self._marked(id, "linked", "", ((named, check_item("an item", to)),))
 
     def _marked(
         self,
-        ids: tuple[str, ...],
+        item: ItemOrId,
         act: Literal["shared", "unshared", "verified", "archived", "restored", "linked"],
         why: str,
         links: tuple[tuple[str, str], ...] = (),
     ) -> Item:
-        named = tuple(check_name("an item", id) for id in ids)
-        request = MarkItems(self._session.actor, named, act, masked(check_text("why", why)), links)
-        self._session.submit("memory.mark", request, act)
-        return self.get(ids[0])
+        session, id = self._session, check_item("an item", item)
+        request = MarkItems(session.actor, (id,), act, masked(check_text("why", why)), links, session.run)
+        session.submit("memory.mark", request, act)
+        return self.get(id)
 
     @verb
     def repository_fact(
@@ -201,25 +191,22 @@ class Memory:
         subject, fact, cited = checked_fact(subject, fact, citations, reason, category)
         return remember(
             self._session, key=subject, value=fact, citations=cited, reason=reason, category=category,
-            scope="repository", shared=True, **more,
+            repository=True, shared=True, **more,
         )  # fmt: skip
 
     # reading
 
     @verb
-    def get(self, id: ItemId, at: At = None) -> Item:
+    def get(self, id: ItemOrId, at: At = None) -> Item:
         """One item as of `at`. Raises NotFound if it does not exist or this actor may not see it."""
         self._session.check_memory_is_on()
-        id = check_name("an item", id)
-        with self._session.items(at) as judge:
-            found = judge.item(id)
-            if found is not None:
-                was_shown(self._session, [id])
-                return judge.shown(found)
-        for tier in (
-            "long_term",
-            "episodic",
-        ):  # a reader without rights is told so, whether there is an item or not
+        id = check_item("an item", id)
+        with self._session.viewer(at) as viewer:
+            item = viewer.item(id)
+            if item is not None:
+                self._session.was_shown([id])
+                return viewer.shown(item)
+        for tier in ("long_term", "episodic"):  # a reader without rights is told so, with or without an item
             self._session.check_reads(tier)
         raise NotFound(f"there is no item {id!r} in this book" + ("" if at is None else " as of then"))
 
@@ -233,7 +220,7 @@ class Memory:
         tag: str | None = None,
         agent: str | None = None,
         core: str | None = None,
-        scope: str | None = None,
+        repository: bool | None = None,
         category: str | None = None,
         provenance: Mapping[str, Any] | None = None,
         status: str | None = "live",
@@ -247,27 +234,34 @@ class Memory:
 
         `kind` is fact, note, procedure or episode. `core` is the core that they belong to. `valid_at` is a time at
         which they hold."""
-        _known_filters(
-            "memory.list", unknown, "kind key tag agent core scope category provenance status at valid_at"
+        _check_filters(
+            "memory.list",
+            unknown,
+            "kind key tag agent core repository category provenance status at valid_at",
         )
-        moment = None if valid_at is None else to_us("valid_at", valid_at)
-        key, agent, core = (
-            None if name is None else check_name(field, name)
-            for field, name in (("key", key), ("agent", agent), ("core", core))
+        names = (
+            ("kind", kind, SHAPES),
+            ("status", status, get_args(Status)),
+            ("category", category, CATEGORIES),
         )
-        tag = None if tag is None else check_tag(tag)
-        _one_of("kind", kind, SHAPES)
-        _one_of("status", status, get_args(Status))
-        _one_of("category", category, CATEGORIES)
-        origin = None if provenance is None else wanted_provenance(provenance)
+        for field, name, allowed in names:
+            if name is not None:
+                check_one_of(field, name, allowed)
+        filters: dict[str, Any] = {
+            "key": None if key is None else check_name("key", key),
+            "agent": None if agent is None else check_name("agent", agent),
+            "core": None if core is None else check_name("core", id_of(core)),
+            "tag": None if tag is None else check_tag(tag),
+            "provenance": None if provenance is None else wanted_provenance(provenance),
+            "valid_at": None if valid_at is None else to_us("valid_at", valid_at),
+        }
         self._session.check_reads("long_term")
-        with self._session.items(at) as judge:
-            found = chosen(
-                judge.items(), kind=kind, key=key, tag=tag, agent=agent, core=core, scope=scope, category=category,
-                provenance=origin, status=status, valid_at=moment,
+        with self._session.viewer(at) as viewer:
+            items = chosen(
+                viewer.items(), kind=kind, status=status, category=category, repository=repository, **filters
             )  # fmt: skip
-            listed = sorted(map(judge.shown, found), key=lambda item: (item.recorded_us, item.id))
-        was_shown(self._session, [one.id for one in listed])
+            listed = sorted(map(viewer.shown, items), key=lambda item: (item.recorded_us, item.id))
+        self._session.was_shown([item.id for item in listed])
         return listed
 
     @verb
@@ -276,12 +270,11 @@ class Memory:
         expired, the pinned ones and the newest that fit."""
         self._session.check_reads("long_term")
         now_us = self._session.ledger.moment(at)
-        with self._session.items(at) as judge:
-            known = (one for one in chosen(judge.items()) if of_memory(one) and not one.expired(now_us))
-            settings, seen = judge.settings, [judge.shown(one) for one in known]
-        fit = fitting(seen, settings.max_size_kb * 1024)[0]
-        was_shown(self._session, [one.id for one in fit])
-        return fit
+        with self._session.viewer(at) as viewer:
+            items = [item for item in chosen(viewer.items()) if of_memory(item) and not item.expired(now_us)]
+            listed = fitting(map(viewer.shown, items), viewer.settings.max_size_kb * 1024)[0]
+        self._session.was_shown([item.id for item in listed])
+        return listed
 
     @verb
     def held(self, why: str | None = None, *, core: str | None = None, at: At = None) -> Items:
@@ -302,8 +295,7 @@ class Memory:
         """What was forgotten: by whom, when and why, without content."""
         actor = self._session.actor
         with self._session.snapshot(at) as snapshot:
-            found = tombstones(snapshot)
-        return [one for one in found if actor in (OWNER, one.agent)]
+            return [stone for stone in tombstones(snapshot) if actor in (OWNER, stone.agent)]
 
     @verb
     def curate(self, days: int = 7, *, dry_run: bool = False) -> dict[str, Any]:
@@ -325,16 +317,16 @@ class Memory:
         dry_run: bool = False,
         shared: bool | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Adopted:
+    ) -> ImportReport:
         """Take in the memory of another tool: a folder of markdown notes, a MEMORY.md, CLAUDE.md or AGENTS.md, an
         export of mem0 or of the MCP memory server. The report says what each part became; importing again
         changes nothing.
 
         `source` is the folder or file to read. `shared` is whether the whole team sees it."""
-        from .imports.adopt import adopt
+        from .imports.importing import import_memories
 
-        self._session.check_may_act("adopt")
-        return adopt(
+        self._session.check_may_act("import")
+        return import_memories(
             self._session, check_path("a source", source), dry_run, shared, check_call("progress", progress)
         )
 
@@ -343,13 +335,13 @@ class Memory:
         """Write the items that this actor may see, of every status, as JSON, one per line. Returns how many.
 
         `to` is the file to write."""
-        found = self.list(status=None, at=at)
+        items = self.list(status=None, at=at)
         try:
             with new_file(check_path("a file", to), self._session.services.beside) as file:
-                file.writelines(json.encode(one) + b"\n" for one in found)
+                file.writelines(json.encode(item) + b"\n" for item in items)
         except OSError as error:
             raise BadInput(f"{to} cannot be written ({error}): name another file") from None
-        return len(found)
+        return len(items)
 
     # keeping it small
 
@@ -358,7 +350,7 @@ class Memory:
         """Keep memory small: archive old logs, ended tasks and aged entries, and consolidate what exceeds the
         budget, in a fixed order; each chore says why. Everything can be restored until it is erased."""
         moment = to_us("now", now or datetime.now(UTC))
-        self._session.submit("memory.keeper", self._session.actor, "gc")
+        self._session.submit("memory.keeper", self._session.actor, "tidy")
         return tidied(self._session, moment, dry_run)
 
     # how it is kept
@@ -366,15 +358,12 @@ class Memory:
     @verb
     def settings(self, at: At = None) -> Settings:
         """How the book's durable memory is kept, as of `at`."""
-        with self._session.snapshot(at) as snapshot:
-            return settings_of(snapshot)
+        return self._session.settings(at)
 
     @verb
     def configure(self, **fields: Any) -> Settings:
         """Change settings of the book's memory: see `Settings`. The embedder `auto` stands for the best one that is
         installed now, whose name is stored."""
-        from .capability import Configure
-
         if isinstance(fields.get("embedder"), str):
             fields["embedder"] = named_embedder(fields["embedder"])
         request = Configure(self._session.actor, encode_payload(fields)[1])
@@ -384,20 +373,25 @@ class Memory:
     # cores
 
     @verb
-    def set_core(self, id: str, **fields: Any) -> Core:
+    def set_core(self, id: str | Core, **fields: Any) -> Core:
         """Create a core, or change these fields of it. Only a librarian or person may.
 
         `id` is the id of the core."""
-        request = SetCore(self._session.actor, check_name("a core", id), masked(encode_payload(fields)[1]))
+        request = SetCore(
+            self._session.actor,
+            check_name("a core", id),
+            masked(encode_payload(fields)[1]),
+            self._session.run,
+        )
         core: Core = self._session.submit("memory.core", request, "core")
         return core
 
     @verb
-    def core(self, id: str, at: At = None) -> Core:
+    def core(self, id: str | Core, at: At = None) -> Core:
         """A core by its id. Raises NotFound if it does not exist or this actor may not know of it.
 
         `id` is the id of the core."""
-        id = check_name("a core", id)
+        id = check_name("a core", id_of(id))
         with self._session.viewer(at) as viewer:
             if not viewer.sees_core(id):
                 raise NotFound(no_core(id))
@@ -407,8 +401,8 @@ class Memory:
     def cores(self, at: At = None) -> Cores:
         """The cores that this actor may know of."""
         with self._session.viewer(at) as viewer:
-            found = [convert(row, Core) for _, row in viewer.views.scan("memory.cores")]
-            return [core for core in found if viewer.sees_core(core.id)]
+            cores = [convert(row, Core) for _, row in viewer.views.scan("memory.cores")]
+            return [core for core in cores if viewer.sees_core(core.id)]
 
     @verb
     def suggestions(
@@ -420,7 +414,7 @@ class Memory:
         `core` is the core to look at alone."""
         from .suggestions import suggested
 
-        rules = {one.id: one.config for one in self.cores(at)}
+        rules = {each.id: each.config for each in self.cores(at)}
         if core is not None and check_name("a core", core) not in rules:
             raise NotFound(no_core(core))
         now_us = self._session.ledger.moment(at) if now is None else to_us("now", now)
@@ -428,7 +422,7 @@ class Memory:
 
     @verb
     def traverse(
-        self, start: ItemId, depth: int = 1, relations: Sequence[str] | None = None, at: At = None
+        self, start: ItemOrId, depth: int = 1, relations: Sequence[str] | None = None, at: At = None
     ) -> Steps:
         """The items that links lead to from an item, in both directions, up to `depth` steps away, nearest first.
 
@@ -440,16 +434,16 @@ class Memory:
         wanted = None
         if relations is not None:
             wanted = {check_name("a relation", name) for name in check_each("relations", relations)}
-        with self._session.items(at) as judge:
-            steps = walked(judge, first, depth, wanted)
-        was_shown(self._session, [one.item.id for one in steps])
+        with self._session.viewer(at) as viewer:
+            steps = walked(viewer, first, depth, wanted)
+        self._session.was_shown([step.item.id for step in steps])
         return steps
 
 
 def forget(
     session: Session,
     /,
-    id: ItemId | Sequence[ItemId] | None = None,
+    id: ItemOrId | Sequence[ItemOrId] | None = None,
     *,
     key: str | None = None,
     tag: str | None = None,
@@ -462,44 +456,55 @@ def forget(
     **unknown: Never,
 ) -> Forgotten:
     """Forget the items that match every filter: id, key, tag, provenance. They leave tombstones and can be restored.
-    With `erase`, their content and everything derived from it is gone for good. Needs `confirm="FORGET"`,
-    unless nothing is to be done (`dry_run`).
+    With `erase`, their content and everything derived from it is gone for good. Needs `confirm="FORGET"`; `dry_run`
+    only shows what it would do.
 
     `erase` is whether the content goes as well, and all that is derived from it. `confirm` is the word FORGET."""
-    _known_filters("forget", unknown, "id key tag provenance erase confirm reason dry_run if_position")
+    _check_filters("forget", unknown, "id key tag provenance erase confirm reason dry_run if_position")
     if confirm != CONFIRMATION and not dry_run:
         raise BadInput(
             f'nothing was forgotten: say confirm="{CONFIRMATION}" if you mean it, or dry_run=True to see'
         )
     if not (id or key or tag or provenance):
         raise BadInput("say what to forget: an id, a key, a tag or a provenance")
-    ids = tuple(check_name("an item", one) for one in check_each("id", () if id is None else id))
+    ids = () if id is None else check_items("id", id)
     if key is not None or tag is not None or provenance is not None:
-        found = Memory(session).list(key=key, tag=tag, provenance=provenance, status=None)
-        with session.snapshot() as now:
-            keeps = rights_of(now, session.actor).may("keep_memory")
-        own = [one for one in found if keeps or one.agent == session.actor]
-        matching = tuple(one.id for one in own if one.status != "forgotten" or erase)
-        ids = matching if id is None else tuple(one for one in ids if one in matching)
+        items = Memory(session).list(key=key, tag=tag, provenance=provenance, status=None)
+        keeps = session.rights().may("keep_memory")
+        own = [item for item in items if keeps or item.agent == session.actor]
+        matching = tuple(item.id for item in own if item.status != "forgotten" or erase)
+        ids = matching if id is None else tuple(each for each in ids if each in matching)
     by = "operator" if session.is_owner else "user"
     request = Forget(
-        session.actor,
-        ids,
-        masked(check_text("reason", reason)),
-        by,
-        erase,
-        dry_run,
-        check_if_position(if_position),
-    )
+        session.actor, ids, masked(check_text("reason", reason)), by, erase, dry_run, check_if_position(if_position),
+        session.run,
+    )  # fmt: skip
     forgotten: Forgotten = session.submit("memory.forget", request, "forget")
     return forgotten
 
 
-def _known_filters(verb: str, unknown: Mapping[str, Any], known: str) -> None:
+def _revised(item: Item, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of the fields that somebody changes; None for one that is taken away. Raises BadInput."""
+    changed = {
+        f"{name.removesuffix('_at')}_us" if name in TIMES else name: to_us(name, value)
+        if name in TIMES and value is not None
+        else value
+        for name, value in fields.items()
+    }
+    shape = shape_of(item.kind)
+    if "text" in changed:
+        changed[shape.text] = changed.pop("text")
+    check_tasks(changed.get("tasks"), changed.get("type", item.type))
+    needed = {name: getattr(item, name) for name in shape.needs}
+    full = {
+        name: value for name, value in {**needed, **changed}.items() if value is not None or name == "value"
+    }
+    content = encode_payload(checked(item.kind, encode_payload(full)[1]))[1]
+    content = {name: content.get(name, _EMPTY.get(name)) for name in changed}
+    check_no_blob(content)
+    return content
+
+
+def _check_filters(verb: str, unknown: Mapping[str, Any], allowed: str) -> None:
     if unknown:
-        raise BadInput(f"{verb} has no {', '.join(sorted(unknown))}: it takes {', '.join(known.split())}")
-
-
-def _one_of(field: str, given: object, allowed: Collection[str]) -> None:
-    if given is not None and not (isinstance(given, str) and given in allowed):
-        raise BadInput(f"there is no {field} {shown(given)}: it is one of {', '.join(allowed)}")
+        raise BadInput(f"{verb} has no {', '.join(sorted(unknown))}: it takes {', '.join(allowed.split())}")

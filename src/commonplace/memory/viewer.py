@@ -1,18 +1,23 @@
-"""Who reads: an actor with its rights of then and of now."""
+"""Who reads: an actor with its rights, as of a moment and now."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import convert
+from msgspec import convert, to_builtins
+from msgspec.structs import replace
 
 from ..access.rights import Rights, may_see_of
-from . import daily, papers
+from ..documents.document import WRITTEN
 from .cores import Core, may_know
-from .daily import LogEntry
-from .papers import DocumentLine
+from .items import Item, without_secrets
+from .reading import all_items, compared, item_at, may_read
+from .settings import Settings, settings_of
+from .visibility import readable_ids
 
 if TYPE_CHECKING:
+    from ..documents.document import DocumentEntry
     from ..ledger.reader import ViewReader
 
 
@@ -24,25 +29,77 @@ class Viewer(NamedTuple):
 
     @property
     def views(self) -> ViewReader:
+        """The book as of the moment that is asked about."""
         return self.pairs[0][0]
 
     @property
     def now(self) -> ViewReader:
         return self.pairs[-1][0]
 
-    def sees_entry(self, entry: LogEntry) -> bool:
-        return self._sees(entry.id, entry.agent, daily.LOGGED, entry.sensitivity)
+    @property
+    def settings(self) -> Settings:
+        return settings_of(self.views)
 
-    def sees_line(self, line: DocumentLine) -> bool:
-        return self._sees(line.id, line.by, papers.NOTED, line.sensitivity)
-
-    def _sees(self, id: str, author: str, kind: str, sensitivity: str) -> bool:
-        labels = {"sensitivity": sensitivity, "audience": "team"}
+    def sees(self, entry: DocumentEntry) -> bool:
+        """Whether it may read an entry of a document."""
+        labels = {"sensitivity": entry.sensitivity, "audience": "team"}
         return all(
-            may_see_of(rights, author, kind, {**labels, **(views.get("labels", id) or {})})
+            may_see_of(rights, entry.by, WRITTEN, {**labels, **(views.get("labels", entry.id) or {})})
             for views, rights in self.pairs
         )
 
     def sees_core(self, id: str) -> bool:
         rows = [(views.get("memory.cores", id), rights) for views, rights in self.pairs]
         return all(row is not None and may_know(rights, convert(row, Core)) for row, rights in rows)
+
+    # items
+
+    def allows(self, item: Item) -> bool:
+        """Whether it may read an item, by the rights and labels of then and of now."""
+        if not may_read(self.pairs[0][1], item):
+            return False
+        for views, rights in self.pairs[1:]:
+            today = item_at(views, item.id)
+            if today is None or not may_read(rights, today):
+                return False
+        return True
+
+    def item(self, id: str) -> Item | None:
+        item = item_at(self.views, id)
+        return item if item is not None and self.allows(item) else None
+
+    def items(self) -> Iterator[Item]:
+        """Every item of the book that it may see, oldest first."""
+        return filter(self.allows, all_items(self.views))
+
+    def links(self, item: Item) -> list[tuple[str, str]]:
+        """Where an item's links lead and where links to it come from: relation and item, in a stable order."""
+        links = [*item.links, *(("supersedes", id) for id in item.supersedes)]
+        if item.superseded_by is not None:
+            links.append(("^supersedes", item.superseded_by))
+        for key, _ in self.views.scan("memory.links", item.id):
+            other = self.item(str(key[1]))
+            if other is not None:
+                links += [(f"^{relation}", other.id) for relation, to in other.links if to == item.id]
+        return sorted(set(links))
+
+    def shown(self, item: Item) -> Item:
+        """An item as its reader is shown it: without secrets, and with what it is too near to beside it."""
+        if item.held is not None and item.status == "held":
+            others = [self._standing(id) for id in item.held.items]
+            item = replace(item, held=replace(item.held, comparison=compared(item.as_content(), others)))
+        return without_secrets(item if self.pairs[0][1].owner else self._without_hidden(item))
+
+    def _standing(self, id: str) -> Item | None:
+        """An item, or what has taken its place since, as far as the reader may see it."""
+        item = self.item(id)
+        while item is not None and item.superseded_by is not None:
+            newer = self.item(item.superseded_by)
+            if newer is None:
+                break
+            item = newer
+        return item
+
+    def _without_hidden(self, item: Item) -> Item:
+        """An item that names no other one which its reader may not see."""
+        return convert(readable_ids(to_builtins(item), lambda id: self.item(id) is not None), Item)

@@ -1,4 +1,4 @@
-"""Who may see an event of memory: whoever may see what the event is about, now as well as then.
+"""Who may see an event of memory: an actor that may see what the event is about, now as well as then.
 
 An event's own labels say who could see it when it was recorded. What it is about may have been taken back since: an
 item was unshared or forgotten, its core made private, a session cleared. So events follow what they are about.
@@ -6,7 +6,7 @@ item was unshared or forgotten, its core made private, a session cleared. So eve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from ..access.rights import WORKING, Rights, may_see_of
 from ..access.rights import may_see as labels_allow
+from ..documents.document import SESSIONS, WRITTEN, entries
 from ..ledger.events import Event
 from ..ledger.labels import Labels
 from ..ledger.reader import ViewReader
-from . import papers
 from .cores import CORE_SET, Core, may_know
 from .reading import item_at, may_read
 from .requests import CREATED, UPDATED
@@ -28,7 +28,7 @@ QUOTING = {"premise.changed": ("text",), "work.nudged": ("said", "quote")}
 
 def may_see(views: ViewReader, rights: Rights, event: Event, relabelled: Labels | None = None) -> bool:
     """Whether an actor may see an event, by the labels and the book that the views shows. `relabelled`: what its labels
-    were changed to, for who has read that already."""
+    were changed to, if the caller has read that already."""
     if rights.owner:
         return True
     if relabelled is None:
@@ -44,9 +44,9 @@ def may_see(views: ViewReader, rights: Rights, event: Event, relabelled: Labels 
     if event.kind == CORE_SET:
         core = views.get("memory.cores", event.payload["id"])
         return core is not None and may_know(rights, msgspec.convert(core, Core))
-    if event.kind == papers.NOTED and event.payload["path"].startswith(papers.SESSIONS):
-        entries = papers.lines(views, event.payload["path"])
-        return event.payload["act"] == "clear" or any(line.id == event.id for line in entries)
+    if event.kind == WRITTEN and event.payload["path"].startswith(SESSIONS):
+        counting = entries(views, event.payload["path"])
+        return event.payload["act"] == "clear" or any(entry.id == event.id for entry in counting)
     return True
 
 
@@ -72,13 +72,17 @@ def without_hidden(views: ViewReader, rights: Rights, event: Event) -> Event:
     """The event without ids and quotes of items that the reader may not read."""
     if rights.owner or event.erased:
         return event
+
+    def visible(fields: Mapping[str, Any]) -> dict[str, Any]:
+        return readable_ids(fields, lambda id: may_read_id(views, rights, id))
+
     payload = event.payload
     if event.kind == CREATED:
-        payload = _named(views, rights, payload)
+        payload = visible(payload)
         if "item" in payload:
-            payload["item"] = _named(views, rights, payload["item"])
+            payload["item"] = visible(payload["item"])
     elif event.kind == UPDATED:
-        changes = {id: _named(views, rights, fields) for id, fields in payload["changes"].items()}
+        changes = {id: visible(fields) for id, fields in payload["changes"].items()}
         payload = {**payload, "changes": changes}
     elif "joins" in payload and event.kind.startswith(WORKING):  # what the agent did before may be hidden
         payload = {name: value for name, value in payload.items() if name != "joins"}
@@ -87,29 +91,22 @@ def without_hidden(views: ViewReader, rights: Rights, event: Event) -> Event:
     return event if payload is event.payload else replace(event, payload=payload)
 
 
-def _named(views: ViewReader, rights: Rights, fields: dict[str, Any]) -> dict[str, Any]:
-    """Fields of an item that name no other item which the reader may not read."""
-
-    def readable(ids: Iterable[str]) -> list[str]:
-        return [id for id in ids if may_read_id(views, rights, id)]
-
-    def kept() -> Iterator[tuple[str, Any]]:
-        for name, value in fields.items():
-            if name in ("supersedes", "disputed", "retells"):
-                yield name, readable(value)
-            elif name == "links":
-                yield name, [link for link in value if may_read_id(views, rights, link[1])]
-            elif name == "superseded_by" and value is not None:
-                yield name, next(iter(readable([value])), None)
-            elif name == "held" and value is not None:
-                yield (
-                    name,
-                    {**value, **{part: readable(value.get(part, ())) for part in ("items", "supersedes")}},
-                )
-            else:
-                yield name, value
-
-    return dict(kept())
+def readable_ids(fields: Mapping[str, Any], readable: Callable[[str], bool]) -> dict[str, Any]:
+    """Fields of an item, without the ids of other items that the reader may not read."""
+    kept = dict(fields)
+    for name, value in fields.items():
+        if name in ("supersedes", "disputed", "summarizes"):
+            kept[name] = [id for id in value if readable(id)]
+        elif name == "links":
+            kept[name] = [link for link in value if readable(link[1])]
+        elif name == "superseded_by" and value is not None:
+            kept[name] = value if readable(value) else None
+        elif name == "held" and value is not None:
+            parts = {
+                part: [id for id in value.get(part, ()) if readable(id)] for part in ("items", "supersedes")
+            }
+            kept[name] = {**value, **parts}
+    return kept
 
 
 def _unquoted(payload: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:

@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from ..access.rights import check_actor
 from ..access_verbs import Access
+from ..documents.document import NOTES, SESSIONS, WRITTEN
+from ..documents.verbs import Documents
+from ..documents.writing import WriteDocument
 from ..errors import BadInput, CommonplaceError, NotFound, NotTrusted, Stale, StorageFailed, UnsafePath
 from ..files.safe import FileAccess, Folder, access_of, make_folder
 from ..files.trust import is_ours, is_trusted, trust, trust_book
-from ..memory.documents import Documents
 from ..memory.items import Item
 from ..memory.markdown import bullets, changed_fields, fields
-from ..memory.pages import CORES, REPOSITORY, Sheet, check_places, renamed, sheets
-from ..memory.papers import NOTED, NOTES, SESSIONS, Note, file_name
-from ..memory.reading import item_at, settings_of
-from ..memory.remembering import remember
+from ..memory.pages import Sheet, sheets
+from ..memory.places import CORES, REPOSITORY, check_places, file_name, renamed
+from ..memory.reading import item_at
+from ..memory.remember import remember
 from ..memory.requests import RememberResult
+from ..memory.settings import settings_of
 from ..memory.verbs import Memory, forget
 from .folder import OWN, FileDifference, Mirror, Report
 from .pages import Added, Block, Changed, Clash, Edit, Page, Removed, Taken
@@ -144,7 +147,7 @@ class BookMirror:
         Raises NotTrusted as `sync` does."""
         self.check_trust()
         events = self._ledger.events_by_id(list(ids))
-        noted = any(event.kind == NOTED for event in events)
+        noted = any(event.kind == WRITTEN for event in events)
         self._mirror.erase(
             ids, lambda path: noted and renamed(path, self._places, back=True).startswith(SESSIONS)
         )
@@ -225,11 +228,11 @@ class BookMirror:
         fields_changed = changed_fields(item, edit.after)
         if not fields_changed:
             return Taken(edit, True)
-        if item.scope == "repository":
+        if item.repository:
             fields_changed = {"key": item.key, "value": item.value, **fields_changed}
             kept = remember(
                 me, kind="fact", **fields_changed, citations=item.citations, reason=item.reason, category=item.category,
-                scope="repository", shared=True, supersedes=item.id, override=BY_HAND, id=edit.id,
+                repository=True, shared=True, supersedes=item.id, override=BY_HAND, id=edit.id,
             )  # fmt: skip
             return _answer(edit, kept)
         Memory(me).revise(
@@ -281,7 +284,7 @@ class BookMirror:
 
     def _noted(self, me: Session, edit: Edit) -> Taken:
         if isinstance(edit, Removed):
-            me.write("memory.note", Note(me.actor, NOTES, "clear", if_position=self._at))
+            me.write("documents.write", WriteDocument(me.actor, NOTES, "clear", if_position=self._at))
             return Taken(edit, True)
         text = edit.text if isinstance(edit, Added) else edit.after
         Documents(me).write_notes(text, if_position=self._at, id=edit.id)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..errors import BadInput
 from ..ledger.checks import check_name, check_text, check_whole
 from ..memory.portions import rules_with
-from ..memory.reading import settings_of
+from ..memory.settings import settings_of
 from .lines import DigestLine
 from .observing import recalling
 from .packing import CountTokens

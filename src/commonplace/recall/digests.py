@@ -23,9 +23,10 @@ from ..ledger.labels import strictness
 from ..memory.claims import key_form
 from ..memory.items import Item
 from ..memory.portions import DigestRules, Portions
-from ..memory.reading import Settings, VisibleItems, all_items, chosen, of_memory, settings_of
+from ..memory.reading import all_items, chosen, of_memory
 from ..memory.requests import CREATED
-from ..memory.showing import was_shown
+from ..memory.settings import Settings, settings_of
+from ..memory.viewer import Viewer
 from .checking import Checks, RecordedCheck, recorded
 from .data import as_name, mark_of
 from .finding import holding_ones, superseded
@@ -183,9 +184,9 @@ class Maker:
         """What a prompt shows of long-term memory, in so many characters: what is pinned first (the reader's own, then
         the owner's, then that of others), then what was found for the task, then the newest. What has expired or grown
         stale is not shown; the digest marks what is stale."""
-        with self._session.items(wanted.at) as judge:
-            settings = judge.settings
-            known = [judge.shown(one) for one in chosen(judge.items()) if of_memory(one) or one.pinned]
+        with self._session.viewer(wanted.at) as viewer:
+            settings = viewer.settings
+            known = [viewer.shown(one) for one in chosen(viewer.items()) if of_memory(one) or one.pinned]
         newest = sorted(known, key=lambda one: (-one.recorded_us, one.id))
         places = {one.item.id: place for place, one in enumerate(gathering.found)}
         found = {one.item.id: one for one in gathering.found}
@@ -232,12 +233,12 @@ class Maker:
                 told += left_out
             if rules.semantic.enabled and self._session.services.indexing.missing:
                 told.append(LeftOut("semantic", self._session.services.indexing.missing))
-        with self._session.items(wanted.at) as judge:
-            found_items = [*self._structured(judge, rules), *by_query]
+        with self._session.viewer(wanted.at) as viewer:
+            found_items = [*self._structured(viewer, rules), *by_query]
             nothing = NO_MATCH
             if found_items:  # a caller is told what is left out; to a model that says nothing
                 nothing = "" if wanted.in_prompt else ALL_LEFT_OUT
-            if not found_items and next(filter(judge.allows, all_items(judge.then)), None) is None:
+            if not found_items and next(filter(viewer.allows, all_items(viewer.views)), None) is None:
                 nothing = CLOSED if "long_term" in closed else NOTHING
         once = {one.item.id: one for one in reversed(found_items)}
         ordered = [once.pop(one.item.id) for one in found_items if one.item.id in once]
@@ -269,8 +270,8 @@ class Maker:
             )
 
         def sift(hits: list[Hit]) -> tuple[list[Gathered], list[Gathered]]:
-            with self._session.items(wanted.at) as judge:
-                settings, read = judge.settings, list(_of_hits(judge, how, hits))
+            with self._session.viewer(wanted.at) as viewer:
+                settings, read = viewer.settings, list(_of_hits(viewer, how, hits))
             known = recorded(self._ledger, [one.item for one in read], wanted.at)
             bar = _Bar(wanted, settings, known)
             hidden = {one.item.id for one in read if bar.why(one.item)}
@@ -286,19 +287,19 @@ class Maker:
         told += superseded(self._session, wanted.at, partial(look, MOST, ended=True))
         return sorted((*shown[:limit], *hidden), key=_best_first), told
 
-    def _structured(self, judge: VisibleItems, rules: DigestRules) -> Iterator[Gathered]:
+    def _structured(self, viewer: Viewer, rules: DigestRules) -> Iterator[Gathered]:
         for key in rules.structured.fact_keys:
             form = key_form(key)
-            ids = [id for _, id in judge.then.scan("memory.keys", form)]
+            ids = [id for _, id in viewer.views.scan("memory.keys", form)]
             found = [
-                one for one in _current(judge, ids) if one.kind == "fact" and key_form(one.key or "") == form
+                one for one in _current(viewer, ids) if one.kind == "fact" and key_form(one.key or "") == form
             ]
             if found:
                 newest = max(found, key=lambda one: (one.recorded_us, one.id))
                 yield Gathered(newest, "pinned", _part(newest))
         for tag in rules.structured.tags:
-            ids = [id for _, id in judge.then.scan("memory.tags", tag, reverse=True)]
-            found = [one for one in _current(judge, ids) if tag in one.tags]
+            ids = [id for _, id in viewer.views.scan("memory.tags", tag, reverse=True)]
+            found = [one for one in _current(viewer, ids) if tag in one.tags]
             for one in sorted(found, key=lambda one: (-one.recorded_us, one.id)):
                 yield Gathered(one, "tagged", _part(one))
 
@@ -319,9 +320,9 @@ class Maker:
     def _lines(self, wanted: Wanted, before: DigestTrace | None) -> list[_DigestLine]:
         """The lines of the digest before, each with its item as it is now."""
         taken = () if before is None else before.packed().taken
-        with self._session.items(wanted.at) as judge:
-            found = [(one, judge.item(one.id)) for one in taken]
-            return [_DigestLine(one, None if item is None else judge.shown(item)) for one, item in found]
+        with self._session.viewer(wanted.at) as viewer:
+            found = [(one, viewer.item(one.id)) for one in taken]
+            return [_DigestLine(one, None if item is None else viewer.shown(item)) for one, item in found]
 
     # writing
 
@@ -340,7 +341,7 @@ class Maker:
         beside = [id for id, _ in wanted.beside]
         shown = tuple(dict.fromkeys((*taken, *beside, *(() if around is None else around.shown))))
         if not self._leaves_receipt(wanted, settings):
-            was_shown(self._session, shown)
+            self._session.was_shown(shown)
             if wanted.receipt:
                 self.checks.record()
             return None
@@ -498,9 +499,9 @@ def _is_item(who: Who) -> bool:
     return who.kind == CREATED
 
 
-def _of_hits(judge: VisibleItems, via: str, hits: list[Hit]) -> Iterator[Gathered]:
+def _of_hits(viewer: Viewer, via: str, hits: list[Hit]) -> Iterator[Gathered]:
     for hit in hits:
-        for item in _current(judge, [hit.id]):
+        for item in _current(viewer, [hit.id]):
             words = {word for _, those, _ in hit.matched for word in those.split(" ")}
             yield Gathered(item, via, _part(item, words), hit.score, _gave(hit))
 
@@ -535,9 +536,9 @@ def _gave(hit: Hit) -> tuple[tuple[str, float], ...]:
     return tuple((word, weight) for word, _, weight in hit.matched) or hit.signals
 
 
-def _current(judge: VisibleItems, ids: Sequence[str]) -> list[Item]:
-    found = (judge.item(id) for id in dict.fromkeys(ids))
-    return [judge.shown(one) for one in found if one is not None and one.current]
+def _current(viewer: Viewer, ids: Sequence[str]) -> list[Item]:
+    found = (viewer.item(id) for id in dict.fromkeys(ids))
+    return [viewer.shown(one) for one in found if one is not None and one.current]
 
 
 def _considered(candidates: Sequence[DigestLine], packed: Packed[DigestLine]) -> tuple[DigestLine, ...]:

@@ -9,15 +9,15 @@ from msgspec.structs import replace
 
 from ..access.masking import SPARE, beginning
 from ..access.redact import TOKEN
+from ..documents.document import LOGGED, SESSIONS, WRITTEN, DocumentEntry, day_of, entries, log_path
 from ..index import Change, Doc, Erase, Put, RemovedDoc, Who
 from ..ledger.events import ERASED, Event, erased_by
 from ..ledger.labels import flow
 from ..ledger.reader import ViewReader
 from ..ledger.views import Registry
-from ..memory import daily, papers
 from ..memory.capability import CHANGING, touched
 from ..memory.items import MAX_TEXT, SAID, Item, event_text, without_secrets
-from ..memory.pages import source_of
+from ..memory.places import source_of
 from ..memory.reading import item_at, tier_of
 from ..memory.requests import CREATED
 from .data import RESULT
@@ -51,8 +51,8 @@ def changes(
     if event.kind in CHANGING:
         views = at(event.position)
         return [change for key in touched(event) for change in _of_item(str(key[0]), views)]
-    if event.kind == papers.NOTED:
-        return _of_paper(event, at)
+    if event.kind == WRITTEN:
+        return _of_document(event, at)
     if event.kind == RELABELLED:
         return _relabelled(event, at, find, hide, registry)
     doc = said(event, hide, registry)
@@ -61,10 +61,10 @@ def changes(
 
 def said(event: Event, hide: Hide, registry: Registry, labels: Mapping[str, str] = NO_LABELS) -> Doc | None:
     """The document that an event is by itself, as a log may show it now; None for one that is none, or that became an
-    item or a line of a paper."""
-    if event.erased or event.kind in CHANGING or event.kind in (papers.NOTED, RELABELLED, ERASED):
+    item or an entry of a document."""
+    if event.erased or event.kind in CHANGING or event.kind in (WRITTEN, RELABELLED, ERASED):
         return None
-    if event.kind == daily.LOGGED:
+    if event.kind == LOGGED:
         doc = _logged(event, labels)
     elif registry.owner(event.kind) is not None:
         doc = _declared(event, registry, labels)
@@ -124,27 +124,26 @@ def _logged(event: Event, labels: Mapping[str, str]) -> Doc:
     level = {**event.labels, **labels}.get("sensitivity", "private")
     who = Who(event.actor, kind, True, level, "working")
     text = "\n".join(part for part in (payload.get("about"), payload["text"]) if part)
-    source = f"memory/{daily.day_of(event.created_us)}.md"
+    source = log_path(day_of(event.created_us))
     return Doc(event.id, text, who, "working", source, event.created_us, event.run_id or "")
 
 
-def _of_paper(event: Event, at: ViewsAt) -> list[Change]:
+def _of_document(event: Event, at: ViewsAt) -> list[Change]:
     path = event.payload["path"]
-    before = {one.id for one in papers.lines(at(event.position - 1), path)}
-    after = {one.id: one for one in papers.lines(at(event.position), path)}
+    before = {entry.id for entry in entries(at(event.position - 1), path)}
+    after = {entry.id: entry for entry in entries(at(event.position), path)}
     ended = sorted(before - after.keys())
-    if event.payload["act"] == "clear" and path.startswith(papers.SESSIONS):
-        return (
-            [Erase(tuple(ended))] if ended else []
-        )  # a session that has ended is not found as of before, either
+    if event.payload["act"] == "clear" and path.startswith(SESSIONS):
+        # A session that has ended is not found as of before, either.
+        return [Erase(tuple(ended))] if ended else []
     gone: list[Change] = [RemovedDoc(id) for id in ended]
-    changed = [one for one in after.values() if one.position == event.position]
-    return gone + [Put(_line(one, path)) for one in changed]
+    changed = [entry for entry in after.values() if entry.position == event.position]
+    return gone + [Put(_entry(entry, path)) for entry in changed]
 
 
-def _line(line: papers.DocumentLine, path: str) -> Doc:
-    who = Who(line.by, papers.NOTED, True, line.sensitivity, "working")
-    return Doc(line.id, beginning(line.text, MAX_TEXT), who, "working", path, line.written_us)
+def _entry(entry: DocumentEntry, path: str) -> Doc:
+    who = Who(entry.by, WRITTEN, True, entry.sensitivity, "working")
+    return Doc(entry.id, beginning(entry.text, MAX_TEXT), who, "working", path, entry.written_us)
 
 
 def _spoken(event: Event, labels: Mapping[str, str]) -> Doc:
@@ -189,9 +188,9 @@ def _relabelled(event: Event, at: ViewsAt, find: Find, hide: Hide, registry: Reg
             found += _of_item(id, views)
         elif about is None or about.erased:
             continue
-        elif about.kind == papers.NOTED:
+        elif about.kind == WRITTEN:
             path = about.payload["path"]
-            found += [Put(_line(one, path)) for one in papers.lines(views, path) if one.id == id]
+            found += [Put(_entry(entry, path)) for entry in entries(views, path) if entry.id == id]
         else:
             doc = said(about, hide, registry, labels)
             found += [] if doc is None else [Put(doc)]

@@ -103,10 +103,10 @@ class _Holding:
 
     def of(self, hits: list[Hit]) -> tuple[list[Holds], list[LeftOut]]:
         """The hits that hold, and how many do not, and why. What its reader may not see any more is neither."""
-        with self._session.items(self._at) as judge:
-            policy = judge.settings.stale
-            read = ((hit.id, judge.item(hit.id)) for hit in hits if hit.kind == CREATED)
-            items = {id: judge.shown(item) for id, item in read if item is not None}
+        with self._session.viewer(self._at) as viewer:
+            policy = viewer.settings.stale
+            read = ((hit.id, viewer.item(hit.id)) for hit in hits if hit.kind == CREATED)
+            items = {id: viewer.shown(item) for id, item in read if item is not None}
         known = self._checks(list(items.values()))
         stale = {id: one.check.stale for id, one in known.items() if one.check.stale}
         kept, reasons = list[Holds](), dict[tuple[str, str], int]()
@@ -156,8 +156,8 @@ def _shown(found: Holds, mode: str, explain: bool) -> SearchResult:
 def superseded(session: Session, at: int | None, look: Callable[[Index], Found]) -> list[LeftOut]:
     """How many items would have matched whose place another one has taken, of those that their reader may see."""
     ids = dict.fromkeys(hit.id for hit in session.services.indexing.asked(look).hits if hit.kind == CREATED)
-    with session.items(at) as judge:
-        items = [item for id in ids if (item := judge.item(id)) is not None and item.status == "superseded"]
+    with session.viewer(at) as viewer:
+        items = [item for id in ids if (item := viewer.item(id)) is not None and item.status == "superseded"]
     return [LeftOut(f"{len(items)} superseded", "another item has taken the place")] if items else []
 
 

@@ -17,7 +17,7 @@ from ..errors import BadInput, CommonplaceError, NotEnabled, StorageFailed
 from ..ledger.events import Event
 from ..ledger.ledger import Ledger, Progress
 from ..ledger.reader import PAGE, ViewReader, pages
-from ..memory.reading import settings_of
+from ..memory.settings import settings_of
 
 if TYPE_CHECKING:
     from ..index import Embedder, Index, Reword

@@ -14,7 +14,7 @@ from ..ledger.checks import check_name, check_text, check_whole
 from ..ledger.events import Event
 from ..memory.items import MAX_TEXT, event_text
 from ..memory.portions import rules_with
-from ..memory.reading import settings_of
+from ..memory.settings import settings_of
 from ..state.redaction import as_logged
 from ..verbs import RunId
 from .episodes import Recollection, by_rank, recent

@@ -35,7 +35,7 @@ log = logging.getLogger("commonplace")
 
 CHANGED = "premise.changed"
 CHANGING_ITEMS = frozenset({
-    "memory.remember", "memory.resolve", "memory.patch", "memory.mark", "memory.forget", "memory.retell",
+    "memory.remember", "memory.resolve", "memory.patch", "memory.mark", "memory.forget", "memory.summarize",
     "memory.erase",
 })  # fmt: skip
 """The commands that can change what an item says, or end it."""
@@ -101,8 +101,8 @@ def after_write(session: Session, command: str, answer: object) -> None:
         return
     session.services.premises.look_after_write()
     if isinstance(answer, RememberResult) and answer.outcome == "stored" and session.services.repository:
-        with session.items() as items:
-            item = items.item(answer.item_id or "")
+        with session.viewer() as viewer:
+            item = viewer.item(answer.item_id or "")
         if item is not None:
             checks = Checks(session)
             checks.of([item])

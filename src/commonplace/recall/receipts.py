@@ -22,9 +22,9 @@ from ..ledger.checks import iso
 from ..ledger.encoding import Blob, canonical, decode
 from ..ledger.events import MAX_PARENTS, Event, draft
 from ..ledger.overlay import Overlay
-from ..memory.capability import not_noted
 from ..memory.portions import Portions
 from ..memory.requests import RECEIPT, Shown
+from ..memory.showing import not_noted
 from .checking import Checked
 from .lines import DigestLine
 from .packing import CountTokens, Packed, estimated, long_term_block, pack_digest

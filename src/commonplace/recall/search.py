@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..access.rights import TIERS, Rights, may_see_of
+from ..documents.document import check_day
 from ..errors import BadInput, shown
 from ..index.words import snippet
 from ..ledger.checks import check_name, check_text, iso, to_us
-from ..memory.daily import check_day
 from .data import RESULT
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..access.commands import deny, record_denial
 from ..access.rights import TIERS
-from ..memory.showing import was_shown
 from .lines import DigestLine, candidate
 from .search import SERVES, Answer, LeftOut
 
@@ -55,7 +54,7 @@ def search(
     if not ignore_memory and not session.ignores_memory():
         _check_may_search(session, mode, tiers)
     answer = searched(session, wanted, at, explain=explain, ignore=ignore_memory)
-    was_shown(session, [one.id for one in answer.results])
+    session.was_shown([one.id for one in answer.results])
     return answer
 
 
@@ -86,9 +85,9 @@ def remembered_about(
         "agent_filter": None, "max_results": most, "cores": cores,
     }  # fmt: skip
     answer = searched(session, wanted, at, checks=checks)
-    with session.items(at) as judge:
-        read = [(hit, judge.item(hit.id)) for hit in answer.results]
-        items = [(hit, judge.shown(item)) for hit, item in read if item is not None]
+    with session.viewer(at) as viewer:
+        read = [(hit, viewer.item(hit.id)) for hit in answer.results]
+        items = [(hit, viewer.shown(item)) for hit, item in read if item is not None]
     return [candidate(item, "search", hit.content, hit.score, stale=hit.stale) for hit, item in items]
 
 

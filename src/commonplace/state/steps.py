@@ -9,11 +9,11 @@ import msgspec
 from ..access.commands import Denial, refuse
 from ..access.masking import masked
 from ..access.rights import OWNER, RUNTIME, AccessRule, rule_in
+from ..documents.writing import Log, decide_log, result_lines
 from ..errors import BadInput, Conflict, Denied
 from ..ledger.checks import check_name, iso
 from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader
-from ..memory.daily import Log, decide_log, result_lines
 from .cells import DONE, cells_of, last_written, reduced
 from .events import CHANGED, CLOSED, STEPPED, Secrecy, emit, events_at
 from .policy import Policy
@@ -113,7 +113,7 @@ def _log_result(overlay: Overlay, request: RunStep) -> None:
     parents = tuple(event.id for event in events_at(overlay, sources))
     text = masked(result_lines(output))
     overlay.run(
-        "memory", decide_log, Log(request.node, text, request.run, title, parents=parents, checked=False)
+        "documents", decide_log, Log(request.node, text, request.run, title, parents=parents, checked=False)
     )
 
 

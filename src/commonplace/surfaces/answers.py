@@ -61,7 +61,7 @@ def data_of(answer: Any) -> Any:
         case "Migrated":
             rows = [{**plain(each), "alike": each.alike} for each in answer.compared]
             return {**plain(answer), "alike": answer.alike, "compared": rows}
-        case "Adopted":
+        case "ImportReport":
             return {**plain(answer), "counts": answer.counts}
         case "PurgeReport":
             files = [
@@ -181,7 +181,7 @@ def _tombstones(_shell: Shell, tombstones: Sequence[Any]) -> Human:
         [
             id_cell(tombstone.id),
             tombstone.agent,
-            tombstone.deleted_at[:19],
+            f"{tombstone.deleted_at:%Y-%m-%dT%H:%M:%S}",
             tombstone.deleted_by,
             tombstone.reason,
             tombstone.erased,
@@ -638,7 +638,7 @@ RECORDS = ("Decision", "Discovery", "Artifact", "Nudge", "Approval", "Escalation
 RENDER: dict[str, Render] = {
     "[Item]": _items, "Item": _item, "memory.get": fields, "memory.disputes": _compared, "RememberResult": _kept,
     "[Tombstone]": _tombstones, "[Core]": _cores, "[Suggestion]": _suggestions, "[LinkStep]": _steps,
-    "memory.curate": _curated, "Upkeep": _upkeep, "str": _text, "documents.task": _pages, "[LogEntry]": _entries,
+    "memory.curate": _curated, "Upkeep": _upkeep, "str": _text, "documents.task": _pages, "documents.day": _entries,
     "Answer": _found, "Digest": _digest, "Prompt": _prompt, "Receipt": _receipt, "[Receipt]": _receipts,
     "Recollection": _recent, "Event": _event, "[Event]": _events_listed, "[RunInfo]": _runs, "Run": _forked,
     "[Difference]": _differences, "Merged": _merged, "Verification": _verification, "Rebuilt": _rebuilt,

@@ -155,7 +155,7 @@ SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "memory.logged": lambda event: f"logged: {event['text']}",
     "memory.noted": _noted,
     "memory.gated": lambda event: f"came to a gate in {event['path']}",
-    "memory.shelved": lambda event: f"{'brought back' if event.payload.get('back') else 'put aside'} {event['what']}",
+    "memory.archived": lambda event: f"{'brought back' if event.payload.get('back') else 'put aside'} {event['what']}",
     "receipt.written": lambda event: f"was given a digest of {len(event.payload.get('included') or ())} items",
     "premise.changed": lambda _event: "is to be told that something changed that it relied on",
     "access.granted": _granted,

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ..access.rights import OWNER
+from ..documents.document import check_day, day_of, log_path, rendered
 from ..errors import BadInput, CommonplaceError, NotFound, shown
 from ..ledger.encoding import encode_payload
-from ..memory import daily
-from ..memory.reading import MEMORY_MD
+from ..memory.places import MEMORY_MD
 from ..participant import acting
 from ..prompts import long_term_page
 from ..recall.search import envelope
@@ -45,10 +45,10 @@ def _read(
     if target == "long_term":
         text = long_term_page(me._session)
         return {"content": text, "exists": bool(text), "file": MEMORY_MD}
-    day = daily.check_day("date", date or datetime.now(UTC).date())
+    day = check_day("date", date or datetime.now(UTC).date())
     entries = me.documents.day(day)
-    text = daily.page(day, entries) if entries else ""
-    return {"content": text, "exists": bool(text), "file": f"memory/{day}.md"}
+    text = rendered(log_path(day), entries) if entries else ""
+    return {"content": text, "exists": bool(text), "file": log_path(day)}
 
 
 def _write(me: Participant, content: str, target: Literal["daily", "long_term"]) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _write(me: Participant, content: str, target: Literal["daily", "long_term"])
     `content` is what to write. `target` is where."""
     if target == "daily":
         event = me.documents.log(content)
-        file = f"memory/{daily.day_of(event.created_us)}.md"
+        file = log_path(day_of(event.created_us))
         return {"target": target, "file": file, "outcome": "stored", "id": event.id}
     kept = me.remember(content, shared=True)
     return {

@@ -12,7 +12,7 @@ from ..errors import BadInput, Conflict, NotFound
 from ..index.words import tokens
 from ..ledger.checks import check_name
 from ..ledger.events import MAX_PARENTS
-from ..memory.remembering import remember
+from ..memory.remember import remember
 from ..memory.verbs import Memory
 from .checks import checked_text
 from .kinds import COMPLETED, SUBMITTED

@@ -10,7 +10,6 @@ import msgspec
 
 from ..access.rights import Rights, rights_of
 from ..errors import BadInput, shown
-from ..memory.showing import was_shown
 from ..recall.checking import Checks
 from ..recall.data import as_data, as_name
 from ..recall.digesting import receipt_of
@@ -136,7 +135,7 @@ def context_of(
         taken = [line for line in taken if line.kind != "Nudges" or line.id in delivered]
         receipt_id = receipt_of(session, remembered, checks) if receipt else None
     if receipt_id is None:
-        was_shown(session, [line.id for line in remembered])
+        session.was_shown([line.id for line in remembered])
 
     def of(section: str) -> tuple[Any, ...]:
         return tuple(line.about for line in taken if line.kind == section)

@@ -134,7 +134,8 @@ class Claim:
 
     @verb
     def fail(self, reason: str) -> Task:
-        """The task has failed; its policy says what happens next. The same call again answers without another failure."""
+        """The task has failed; its policy says what happens next. The same call again answers without another
+        failure."""
         return self._do("fail", reason=required_text("reason", reason))
 
     @verb

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ..access.rights import Rights, rights_of
-from ..memory.reading import settings_of
+from ..memory.settings import settings_of
 from .kinds import ADDED, DISCOVERED
 from .reading import Reading
 from .records import Discovery

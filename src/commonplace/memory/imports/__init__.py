@@ -21,7 +21,7 @@ import msgspec
 from ...errors import BadInput, TooLarge, UnsafePath
 from ...files.safe import Folder
 from . import markdown, records
-from .items import FileRead, Incoming, Skipped
+from .incoming import FileRead, Incoming, Skipped
 
 MAX_FILES = 20_000
 
@@ -58,9 +58,9 @@ def read_memories(path: Path) -> Memories:
     skipped: list[Skipped] = []
     files: list[FileRead] = []
     for name, file, reason in _files(folder, "" if whole == root else whole.name):
-        reader, why = _reader(file), reason
-        if reader is None or why:
-            skipped.append(Skipped(name, why))
+        reader = _reader(file)
+        if reader is None or reason:
+            skipped.append(Skipped(name, reason))
             continue
         try:
             files.append(reader.read(name, _text(folder, file, reader.MAX_BYTES)))
@@ -86,7 +86,7 @@ def _files(folder: Folder, only: str) -> Iterator[tuple[str, str, str]]:
         todo = [only] if only else _inside(folder, "")
     except OSError as error:
         raise BadInput(f"{folder.path.name} cannot be read ({error.strerror})") from error
-    seen = 0
+    count = 0
     while todo:
         path = todo.pop()
         name = PurePosixPath(path)
@@ -115,8 +115,8 @@ def _files(folder: Folder, only: str) -> Iterator[tuple[str, str, str]]:
             why = str(error)
         except OSError as error:
             why = f"cannot be read ({error.strerror})"
-        seen += 1
-        if seen > MAX_FILES:
+        count += 1
+        if count > MAX_FILES:
             yield (
                 shown,
                 path,
@@ -155,6 +155,6 @@ def _text(folder: Folder, path: str, limit: int) -> str:
 
 
 def _unknown(path: Path, skipped: list[Skipped]) -> str:
-    why = "; ".join(f"{one.source}: {one.why}" for one in skipped[:3]) or "the folder is empty"
+    why = "; ".join(f"{file.source}: {file.why}" for file in skipped[:3]) or "the folder is empty"
     known = "\n".join(f"  {name}: {about}" for name, about in FORMATS.items())
     return f"nothing in {path} can be read as memories ({why}). The formats that are known:\n{known}"

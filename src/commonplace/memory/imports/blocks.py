@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from textwrap import dedent
 
-from .items import MAX_TITLE
+from .incoming import MAX_TITLE
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
 _RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*$")

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from ...errors import BadInput
 from .blocks import blocks, heading, prose
-from .items import FileRead, Incoming, Skipped, category_of, short, take_time, unique
+from .incoming import FileRead, Incoming, Skipped, category_of, short, take_time, unique
 
 SUFFIXES = {".md", ".markdown", ".mdc"}
 MAX_BYTES = 1_000_000
@@ -211,15 +211,15 @@ def _cut(page: FileRead, lines: list[str], start: int) -> None:
         if not re.search(r"\w", body):
             page.skipped.append(Skipped(source, f"no words in it: {f'{lead} {body}'.strip()}"))
             continue
-        for one in above:
-            one.used = True
+        for heading_above in above:
+            heading_above.used = True
         if block.kind == "bullet" and (entry := _ENTRY.fullmatch(body)):
             page.pointers[source] = unquote(entry[1])
         page.items.append(
             Incoming(
                 kind="procedure" if block.kind == "steps" or _COMMANDS.search(body) else "note",
                 body=body,
-                title=" > ".join(filter(None, [*(one.text for one in above), lead])) or None,
+                title=" > ".join(filter(None, [*(each.text for each in above), lead])) or None,
                 tags=_tags(body),
                 links=unique(_links(body)),
                 source=source,
@@ -236,8 +236,8 @@ def _tags(text: str, more: Iterable[str] = ()) -> tuple[str, ...]:
 def _links(text: str) -> Iterator[tuple[str, str]]:
     """Links to other notes: `- relation [[Note]]`, and any other [[Note]] or [text](note.md) as links_to."""
     for line in prose(text).split("\n"):
-        told = _RELATION.match(line)
-        relation = next(filter(None, told.groups())) if told else "links_to"
+        match = _RELATION.match(line)
+        relation = next(filter(None, match.groups())) if match else "links_to"
         yield from ((relation, target.strip()) for target in _WIKI.findall(line) if target.strip())
         yield from (("links_to", unquote(target)) for target in _FILE.findall(line))
 
@@ -253,5 +253,5 @@ def _properties(front: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _texts(value: object) -> list[str]:
     """A list of texts, or one text taken apart at its commas; nothing when it is anything else."""
     if isinstance(value, str):
-        return [one.strip() for one in value.split(",")]
-    return value if isinstance(value, list) and all(isinstance(one, str) for one in value) else []
+        return [text.strip() for text in value.split(",")]
+    return value if isinstance(value, list) and all(isinstance(text, str) for text in value) else []

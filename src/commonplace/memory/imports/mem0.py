@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .items import Incoming, Skipped, category_of, take_time
+from .incoming import Incoming, Skipped, category_of, take_time
 
 NAME = "mem0"
 ABOUT = "what mem0's get_all() answers, as JSON or one memory a line (.json, .jsonl)"

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ...errors import shown
 from . import mem0, server_memory
-from .items import FileRead, Incoming, Skipped, short, unique
+from .incoming import FileRead, Incoming, Skipped, short, unique
 
 SUFFIXES = {".json", ".jsonl", ".ndjson"}
 MAX_BYTES = 16_000_000

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...errors import shown
-from .items import Incoming, Skipped, short, take_time
+from .incoming import Incoming, Skipped, short, take_time
 
 NAME = "server-memory"
 ABOUT = "the file of MCP's memory server, or its read_graph answer (.jsonl, .json)"

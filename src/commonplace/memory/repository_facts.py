@@ -63,19 +63,19 @@ def checked_fact(
 ) -> tuple[str, str, tuple[str, ...]]:
     """The parts of a fact as they are kept, plans and days stripped from its subject. Raises BadInput that lists
     everything that is wrong with it."""
-    given = " ".join(check_text("subject", subject).split())
-    if len(given) > MAX_NAME:
+    whole = " ".join(check_text("subject", subject).split())
+    if len(whole) > MAX_NAME:
         raise BadInput(
-            f"a subject has at most {MAX_NAME} characters, not {len(given):,}: say the rest in the fact"
+            f"a subject has at most {MAX_NAME} characters, not {len(whole):,}: say the rest in the fact"
         )
-    subject = lasting_subject(given)
+    subject = lasting_subject(whole)
     fact = " ".join(check_text("fact", fact).split())
     wrong = []
-    if not given:
+    if not whole:
         wrong.append("say what it is about in subject")
     elif not subject:
         wrong.append(
-            f"the subject {given!r} names only a plan or a day: keep that in the task's folder instead"
+            f"the subject {whole!r} names only a plan or a day: keep that in the task's folder instead"
         )
     if not fact:
         wrong.append("say what holds in fact")
@@ -84,8 +84,8 @@ def checked_fact(
     if not isinstance(citations, list | tuple) or not citations:
         wrong.append("cite where it can be seen, such as ['src/app.py:12']")
     else:
-        bad = [one for one in citations if not _CITED.fullmatch(check_text("a citation", one))]
-        wrong += [f"{shown(one)} is no citation: write file:line" for one in bad]
+        bad = [place for place in citations if not _CITED.fullmatch(check_text("a citation", place))]
+        wrong += [f"{shown(place)} is no citation: write file:line" for place in bad]
     if not check_text("reason", reason).strip():
         wrong.append("say in reason why it will matter later")
     if category is None:

@@ -29,31 +29,31 @@ class NoteViolation:
 
 def check_notes(text: str) -> list[NoteViolation]:
     """Every violation in a NOTES.md, in the order of its lines; none is the good answer."""
-    return sorted(_found(text.splitlines()), key=lambda one: one.line)
+    return sorted(_violations(text.splitlines()), key=lambda violation: violation.line)
 
 
-def _found(lines: list[str]) -> Iterator[NoteViolation]:
+def _violations(lines: list[str]) -> Iterator[NoteViolation]:
     bullets, fenced = 0, False
     for number, line in enumerate(lines, 1):
         if number == MOST_LINES + 1:
-            told = f"notes have at most {MOST_LINES} lines: move history to the task's folder"
-            yield NoteViolation(number, "length", told)
+            message = f"notes have at most {MOST_LINES} lines: move history to the task's folder"
+            yield NoteViolation(number, "length", message)
         if _FENCE.match(line):
             if not fenced:
                 yield NoteViolation(number, "code_fence", "no code here: name the file it is in")
             fenced = not fenced
         if word := _JOURNAL.search(line):
-            told = f"{word[0]!r} belongs to the task's history: say what holds now"
-            yield NoteViolation(number, "journal", told)
+            message = f"{word[0]!r} belongs to the task's history: say what holds now"
+            yield NoteViolation(number, "journal", message)
         if phase := _PLAN_PHASE.search(line):
-            told = f"{phase[0]!r} names a part of a plan: say what the phase is about"
-            yield NoteViolation(number, "plan_phase", told)
+            message = f"{phase[0]!r} names a part of a plan: say what the phase is about"
+            yield NoteViolation(number, "plan_phase", message)
         if _BULLET.match(line):
             bullets += 1
             if bullets == MOST_BULLETS + 1:
-                told = (
-                    f"more than {MOST_BULLETS} bullets in a row: keep objective, blockers and what is pending"
+                message = (
+                    f"more than {MOST_BULLETS} bullets in a row: keep objective, blockers, what is pending"
                 )
-                yield NoteViolation(number, "bullets", told)
-        elif line.strip():  # headings and plain lines begin anew, blank ones do not
+                yield NoteViolation(number, "bullets", message)
+        elif line.strip():  # headings and plain lines start a new row of bullets, blank ones do not
             bullets = 0

@@ -1,0 +1,74 @@
+"""Echoes: what memory itself has shown to an agent and the agent says again. It is no new evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..access.rights import Rights
+from ..ledger.events import Event
+from ..ledger.reader import ViewReader
+from .claims import Claim, claim_of, corrects, covered, is_part, repeats
+from .items import MAX_TEXT, Item, joined, subject_and_fact, without_secrets
+from .markdown import block
+from .reading import item_at, may_read
+from .standing import holds_for
+
+STANDING = ("live", "held")
+"""The statuses of items that keep others out: they stand, or wait for a choice."""
+
+
+def texts_of(item: Item) -> list[str]:
+    """What an item says, in each way in which it is shown."""
+    shown = without_secrets(item)
+    fact = subject_and_fact(shown.as_content())[1]
+    return list(dict.fromkeys((item.text, shown.text, fact, block(shown))))
+
+
+def comparable(rights: Rights, new: Item, items: Iterable[Item]) -> list[Item]:
+    """The items that somebody may see and that keep out what repeats them."""
+    return [item for item in items if _keeps_out(new, item) and may_read(rights, item)]
+
+
+def _keeps_out(new: Item, item: Item) -> bool:
+    """Whether an item stands or waits for a choice, and holds for the time that a new one speaks of."""
+    return item.status in STANDING and holds_for(new, item)
+
+
+def echo_among(content: Mapping[str, Any], shown: Iterable[tuple[str, list[str]]]) -> str:
+    """The id of something that was shown which says all that this does, if there is one."""
+    subject, fact = subject_and_fact(content)
+    mine, whole = claim_of(fact, subject), joined(subject, fact)
+    claims = list[Claim]()
+    for id, texts in shown:
+        theirs = [claim_of(text) for text in texts if len(text) <= MAX_TEXT]
+        claims += theirs
+        if any(repeats(mine, claim) for claim in theirs) or any(is_part(whole, text) for text in texts):
+            return id
+        if any(claim <= mine for claim in theirs) and covered(mine, claims):
+            return id
+    return ""
+
+
+def repeats_receipt(
+    views: ViewReader, rights: Rights, new: Item, content: Mapping[str, Any], receipt: Event
+) -> bool:
+    """Whether the new item says nothing but what a receipt's reader was shown and what still stands."""
+    listed = [*receipt.payload.get("included", ()), *receipt.payload.get("block", ())]
+    ids = dict.fromkeys((*receipt.payload.get("shown", ()), *(row[0] for row in listed)))
+    # An item that the author may not read any more must not show in the answer, not even by a right guess.
+    shown = (item_at(views, id) for id in ids)
+    items = [item for item in shown if item is not None and may_read(rights, item)]
+    current = [item for item in items if _keeps_out(new, item)]
+    ended = [(item.id, texts_of(item)) for item in items if not _keeps_out(new, item)]
+    if items and (not current or echo_among(content, ended)):
+        return False  # what stands no more keeps nothing out
+    texts = [text for item in current for text in texts_of(item)]
+    return not corrects(joined(*subject_and_fact(content)), texts)
+
+
+def was_shown(views: ViewReader, actor: str, run: str | None, id: str) -> bool:
+    """Whether something was shown to an actor outside any run, or to anybody in the same run."""
+    if run is not None and views.scan("memory.shown", run, id, limit=1):
+        return True
+    return views.get("memory.shown", "", id, actor) is not None

@@ -1,0 +1,508 @@
+"""Judging what comes in: what is decided, under the book's lock, before something becomes an item.
+
+In this order: the right to write; whether it belongs into durable memory at all; whether it only repeats what
+memory itself has shown (an echo); whether it is known already; whether it is nearly so; whether it contradicts.
+Nothing is dropped without an answer that says so, and what a person should choose waits for a choice.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from ..access.commands import need_tier
+from ..access.rights import Rights, rights_of
+from ..errors import BadInput, Conflict, Denied, Erased, NotFound
+from ..index.words import jaccard, tokens
+from ..ledger.checks import from_us
+from ..ledger.events import Event, draft
+from ..ledger.labels import strictness
+from ..ledger.overlay import Overlay
+from .changes import change, end_disputes, weight_of
+from .claims import framed, key_form
+from .cores import core_of, may_know, no_core
+from .echoes import STANDING, repeats_receipt, was_shown
+from .items import Corroboration, Held, Item, from_row, joined, subject_and_fact
+from .likeness import FLAGGED, WORTH, alike_places, alike_sketches, fingerprint, marks, sketch, words_of
+from .markdown import HEAD
+from .places import MEMORY_MD
+from .reading import compared, item_at, may_read
+from .requests import CREATED, RECALLED, RECEIPT, Remember, RememberResult
+from .settings import settings_of
+from .standing import contradicts, holds_for, new_item, open_rivals, overlap, standing
+from .visibility import may_read_id, may_see, readable_ids
+
+WAITS = {
+    "near_duplicate": "resolve it with skip, merge, or create and a rationale",
+    "dispute": "a person or librarian settles it",
+    "proposal": "a librarian or person decides what a core holds",
+}
+"""What an item that is held waits for."""
+
+MOST_LINKED = 5
+"""Entries that a core links a new one to by itself."""
+
+MOST_LOOKED_AT = 1_024
+"""Rows that are looked at for each word; enough unless a word is everywhere."""
+
+MOST_COMPARED = 128
+"""Items that are compared for each word, of those that are close enough and that the author may see."""
+
+
+class Case(NamedTuple):
+    """Something to remember, the book, and what its author may see in it."""
+
+    overlay: Overlay
+    request: Remember
+    rights: Rights
+    new: Item
+    """What is to be remembered, with the time from which on it holds."""
+
+    @property
+    def core(self) -> str | None:
+        return self.new.core
+
+    @property
+    def partitions(self) -> list[str]:
+        """Where the items are that its author may compare with: the team's, and the author's own."""
+        return ["", self.request.by]
+
+    def comparable(self, id: str) -> Item | None:
+        """An item, if it stands in the same place and its author may know of it."""
+        item = item_at(self.overlay, id)
+        if item is None or item.status not in STANDING:
+            return None
+        return item if item.core == self.core and may_read(self.rights, item) else None
+
+    def repeatable(self, id: str) -> Item | None:
+        """An item that is comparable, if it holds for the time that the new one speaks of."""
+        item = self.comparable(id)
+        return item if item is not None and holds_for(self.new, item) else None
+
+    def same_key(self) -> list[Item]:
+        """Facts under the same key that stand, as far as the author may see them."""
+        return standing(self.overlay, self.new.key, self.partitions, self.comparable)
+
+    def without_hidden(self, held: Held) -> Held:
+        """Why something is held, without the ids of items that the author may not read."""
+        fields = {"held": msgspec.to_builtins(held)}
+        visible = readable_ids(fields, lambda id: may_read_id(self.overlay, self.rights, id))
+        return msgspec.convert(visible["held"], Held)
+
+
+def decide_remember(overlay: Overlay, request: Remember) -> RememberResult | Denied:
+    refused = _refused(overlay, request)
+    if refused:
+        return refused
+    new = new_item(request.by, request.content, overlay.now)
+    case = Case(overlay, request, rights_of(overlay, request.by), new)
+    answer = _repeated_call(case)
+    if answer is None:
+        _check_links(case)
+        answer = _not_wanted(case) or _known(case)
+    if answer is not None:
+        return answer
+    superseded = _superseded(case)
+    follows = _follows(case, superseded)
+    if follows:
+        request = replace(request, labels={**request.labels, "audience": "team"})
+        case = case._replace(request=request)
+    answer = _more_specific(case) or _below_confidence(case)
+    if answer is not None:
+        return answer
+    held = _held(case, superseded)
+    return replace(_store(case, superseded, held), follows=follows)
+
+
+def _refused(overlay: Overlay, request: Remember) -> Denied | None:
+    """The refusal, already recorded, if its author may not write: the rules of both runs hold."""
+    refused = None
+    for run in dict.fromkeys((request.run, request.acting_in)):
+        refused = refused or need_tier(overlay, request.by, "long_term", True, run)
+        if request.content["kind"] == "episode":
+            refused = refused or need_tier(overlay, request.by, "episodic", False, run)
+    return refused
+
+
+def _rejected(reason: str, id: str | None = None) -> RememberResult:
+    return RememberResult(id, "rejected", reason)
+
+
+def _repeated_call(case: Case) -> RememberResult | None:
+    """What was answered when a call with the same id was made before."""
+    overlay, request = case.overlay, case.request
+    event = None if request.id is None else overlay.event(request.id)
+    if event is None:
+        return None
+    if event.erased and event.actor == request.by:
+        raise Erased(f"item {request.id!r} was erased; remembering it again restores nothing. Use another id")
+    if event.kind != CREATED or event.actor != request.by or not _same_request(event, request):
+        raise Conflict(f"{request.id!r} is already recorded with other content: use another id")
+    stored = event.payload.get("held")
+    held = None if stored is None else case.without_hidden(msgspec.convert(stored, Held))
+    return RememberResult(
+        event.id, "flagged" if stored else "stored", "as the first time", held, position=event.position
+    )
+
+
+def _same_request(event: Event, request: Remember) -> bool:
+    """Whether an event was recorded for the same call. The book may have added links and a pin by itself, and shows a
+    key as it was first written."""
+    stored, content = event.payload.get("item", {}), request.content
+    same = all(stored.get(name) == value for name, value in content.items() if name not in ("links", "key"))
+    same_key = key_form(stored.get("key", "")) == key_form(content.get("key", ""))
+    same_labels = {name: event.labels.get(name) for name in request.labels} == request.labels
+    added = {"links"} | {"pinned"} - {*content}
+    return same and same_key and same_labels and {*stored} - added == {*content} - added
+
+
+def _check_links(case: Case) -> None:
+    for _, id in case.new.links:
+        item = item_at(case.overlay, id)
+        if item is None or item.status == "forgotten" or not may_read(case.rights, item):
+            raise NotFound(f"there is no item {id!r} to link to")
+
+
+def _not_wanted(case: Case) -> RememberResult | None:
+    """The refusal of what does not belong into durable memory."""
+    request = case.request
+    if not request.excluded or request.override:
+        return None
+    return _rejected(f"{request.excluded}. If it is worth keeping all the same, say why in `override`")
+
+
+def _known(case: Case) -> RememberResult | None:
+    """What becomes of something that memory has shown itself, or that is known already."""
+    echo, twin = _echo(case), _twin(case)
+    if echo and (twin is None or twin.agent != case.request.by):  # an author's own is known already, no echo
+        return _is_echo(echo)
+    if twin is not None and twin.id not in case.request.supersedes:
+        return _known_already(case, twin)
+    return None
+
+
+def _follows(case: Case, superseded: tuple[Item, ...]) -> bool:
+    """Whether it becomes shared: a correction is for those who know what it corrects."""
+    request = case.request
+    if not request.follows or request.labels.get("audience") == "team":
+        return False
+    return any(item.shared and item.agent == request.by for item in superseded)
+
+
+# what memory itself has shown
+
+
+def _echo(case: Case) -> str:
+    """What this repeats, if it repeats something. What replaces or contradicts something does not repeat it."""
+    request = case.request
+    echo = _echo_by_lineage(case)
+    if request.supersedes or request.replaces or not (request.echo_of or echo):
+        return ""
+    disputes = any(contradicts(case.new, fact) for fact in case.same_key())
+    return "" if disputes else request.echo_of or echo
+
+
+def _echo_by_lineage(case: Case) -> str:
+    """The receipt that this is derived from, unless it corrects what that receipt's reader was shown."""
+    echo = ""
+    for parent in case.request.parents:
+        event = case.overlay.event(parent)
+        if event is None or not may_see(case.overlay, case.rights, event):
+            raise NotFound(f"there is no event {parent!r} to derive from: leave it out of parents")
+        if event.kind in (RECALLED, RECEIPT) and repeats_receipt(
+            case.overlay, case.rights, case.new, case.request.content, event
+        ):
+            echo = echo or event.id
+    return echo
+
+
+def _is_echo(of: str) -> RememberResult:
+    return _rejected(
+        f"an echo: memory itself has shown this ({of}), so it is no new evidence. Say what is new"
+    )
+
+
+# what is there already
+
+
+def _twin(case: Case) -> Item | None:
+    """The item that says exactly the same, as far as the author may see it."""
+    mine = fingerprint(case.request.content)
+    for partition in case.partitions:
+        id = case.overlay.get("memory.exact", partition, mine)
+        twin = None if id is None else case.repeatable(id)
+        if twin is not None and fingerprint(twin.as_content()) == mine:  # it may say something else by now
+            return twin
+    return None
+
+
+def _known_already(case: Case, twin: Item) -> RememberResult:
+    overlay, request = case.overlay, case.request
+    if twin.agent != request.by and was_shown(overlay, request.by, request.run, twin.id):
+        return _is_echo(twin.id)
+    if not twin.current:
+        held = None if twin.held is None else case.without_hidden(twin.held)
+        reason = "the same is held already: resolve it"
+        return RememberResult(twin.id, "flagged", reason, held, position=twin.position)
+    position = twin.position
+    if not _origin_is_new(request, twin) or _from_memory_itself(overlay, request):
+        reason = "from the same origin"
+    elif framed(joined(*subject_and_fact(request.content))) and not framed(twin.text):
+        reason = "and this says itself that it repeats it"
+    else:
+        source = _source(request.content.get("provenance", {}))
+        added = Corroboration(request.by, overlay.position + 1, request.run, source)
+        changes = {twin.id: {"corroborated": [*twin.corroborated, added]}}
+        position = change(overlay, request.by, "corroborated", changes, run=request.run)
+        reason = "and this corroborates it"
+    reason = f"it is remembered already, {reason}{_not_taken(request, twin)}"
+    return RememberResult(twin.id, "merged", reason, position=position)
+
+
+def _not_taken(request: Remember, twin: Item) -> str:
+    """The fields of the request that an item which is known already does not have."""
+    content = request.content
+    fields = ("tags", "citations", "reason", "category", "confidence", "pinned", "tasks")
+    left = [name for name in fields if content.get(name) and not _covers(getattr(twin, name), content[name])]
+    begins, ends = content.get("valid_from_us"), content.get("valid_until_us")
+    if begins is not None and begins != twin.valid_from_us:
+        left.append("valid_from")
+    if ends != twin.valid_until_us:  # also what holds without end, while the known one ends
+        left.append("valid_until")
+    if request.labels.get("audience") == "team" and not twin.shared:
+        left.append("shared")
+    if strictness("sensitivity", request.labels["sensitivity"]) > strictness("sensitivity", twin.sensitivity):
+        left.append("sensitivity")
+    return f"; not taken over: {', '.join(left)} (revise, share or relabel it)" if left else ""
+
+
+def _covers(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, list | tuple):
+        return all(part in value for part in wanted)
+    return bool(value == wanted)
+
+
+def _origin_is_new(request: Remember, item: Item) -> bool:
+    """Whether this comes from somebody else than an item does, in another run and from another source."""
+    origins = [(item.agent, item.run, _source(item.provenance))]
+    origins += [(added.actor, added.run, added.source) for added in item.corroborated]
+    source = _source(request.content.get("provenance", {}))
+    return not any(
+        actor == request.by or (run is not None and run == request.run) or (theirs and theirs == source)
+        for actor, run, theirs in origins
+    )
+
+
+def _from_memory_itself(overlay: Overlay, request: Remember) -> bool:
+    """Whether this was drawn from what memory holds, such as a day's log, whose author may have read it here."""
+    events = (overlay.event(parent) for parent in request.parents)
+    return any(event is not None and event.kind.startswith("memory.") for event in events)
+
+
+def _source(provenance: dict[str, Any]) -> tuple[str, ...]:
+    names = tuple(str(provenance.get(name) or "") for name in ("channel", "thread", "message", "tool_call"))
+    return names if any(names) else ()
+
+
+# what it takes the place of
+
+
+def _superseded(case: Case) -> tuple[Item, ...]:
+    """The items that this one takes the place of."""
+    request, superseded = case.request, dict[str, Item]()
+    if request.replaces:
+        own = (fact for fact in case.same_key() if fact.agent == request.by)
+        superseded = {fact.id: fact for fact in own if overlap(case.new, fact)}
+    for id in request.supersedes:
+        superseded[id] = _supersedable(case, id)
+    return tuple(superseded.values())
+
+
+def _supersedable(case: Case, id: str) -> Item:
+    item = item_at(case.overlay, id)
+    if item is None or item.status in ("forgotten", "dropped") or not may_read(case.rights, item):
+        raise NotFound(f"there is no item {id!r} to supersede")
+    if item.superseded_by is not None:
+        named = may_read_id(case.overlay, case.rights, item.superseded_by)
+        by = f", by {item.superseded_by!r}: supersede that one" if named else ""
+        raise Conflict(f"item {id!r} is superseded already{by}")
+    if item.core != case.core:
+        raise BadInput(
+            f"item {id!r} is an entry of {item.core or 'no core'}: supersede it with one of the same"
+        )
+    if item.repository != case.new.repository:
+        article = "a" if item.repository else "no"
+        raise BadInput(f"item {id!r} is {article} fact of the repository: use memory.repository_fact")
+    return item
+
+
+def _more_specific(case: Case) -> RememberResult | None:
+    """The refusal of a fact of the repository if another one about the same subject says all of it, and more."""
+    if not case.new.repository:
+        return None
+    mine = tokens(str(case.new.value))
+    facts = (fact for fact in case.same_key() if fact.repository and holds_for(case.new, fact))
+    broader = next((fact for fact in facts if mine < tokens(str(fact.value))), None)
+    if broader is None or broader.id in case.request.supersedes:
+        return None
+    return _rejected(f"a more specific fact of the repository is known: {broader.id}", broader.id)
+
+
+# what has to wait for a choice
+
+
+def _below_confidence(case: Case) -> RememberResult | None:
+    """The refusal of an entry that is less sure than its core asks for."""
+    if case.core is None:
+        return None
+    core = core_of(case.overlay, case.core)
+    if not may_know(case.rights, core):
+        raise NotFound(no_core(core.id))
+    needed, confidence = core.config.min_confidence, case.new.confidence or 0.0
+    if confidence >= needed:
+        return None
+    return _rejected(f"its confidence is {confidence:g} and the core {core.id!r} asks for {needed:g}")
+
+
+def _held(case: Case, superseded: tuple[Item, ...]) -> Held | None:
+    """Why the item must wait for a choice, if it must."""
+    replaced = tuple(item.id for item in superseded)
+    config = None if case.core is None else core_of(case.overlay, case.core).config
+    keeps = case.rights.may("keep_memory")
+    foreign = [item for item in superseded if item.agent != case.request.by and not keeps]
+    against = [fact for fact in case.same_key() if fact.id not in replaced and contradicts(case.new, fact)]
+    if (against or foreign) and config is None:
+        others = dict.fromkeys(item.id for item in (*against, *foreign))
+        return Held("dispute", tuple(others), supersedes=replaced)
+    near = _nearest(case, replaced) if config is None or config.auto_dedupe else None
+    if near is not None:
+        item, score = near
+        return Held("near_duplicate", (item.id,), round(score, 4), supersedes=replaced)
+    if config is not None and (not keeps or config.require_verification):
+        return Held("proposal", tuple(fact.id for fact in against), supersedes=replaced)
+    return None
+
+
+def _nearest(case: Case, replaced: tuple[str, ...]) -> tuple[Item, float] | None:
+    """The item that is most alike, if one is alike enough to be held to be the same."""
+    mine = words_of(case.request.content)
+    best: tuple[float, str, Item] | None = None
+    for id in _worth_comparing(case, mine):
+        item = None if id in replaced else case.repeatable(id)
+        if item is not None:
+            score = jaccard(mine, words_of(item.as_content()))
+            if score >= FLAGGED and (best is None or (score, item.id) > best[:2]):
+                best = (score, item.id, item)
+    return None if best is None else (best[2], best[0])
+
+
+def _worth_comparing(case: Case, mine: frozenset[str]) -> set[str]:
+    """The items that can be alike, by the words under which they are found, the places that these have there, and
+    the sketches that stand beside them."""
+    own, ids = sketch(mine), set[str]()
+    for mark in marks(mine):
+        places = dict(alike_places(mark))
+        if not places:
+            continue
+        for partition in case.partitions:
+            rows = case.overlay.each_between(
+                "memory.alike", (partition, mark.word), min(places), max(places), reverse=True
+            )
+            close = (
+                id
+                for key, (id, sketched) in islice(rows, MOST_LOOKED_AT)
+                if int(key[3]) <= places.get(int(key[2]), 0) and alike_sketches(own, sketched) >= WORTH
+            )
+            ids.update(islice((id for id in close if case.repeatable(id) is not None), MOST_COMPARED))
+    return ids
+
+
+# storing
+
+
+def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> RememberResult:
+    overlay, request = case.overlay, case.request
+    ended = superseded if held is None else ()  # while it waits, nothing ends
+    content = _stored_content(case, ended)
+    weight = 0
+    if held is None:
+        shared, level = request.labels.get("audience") == "team", request.labels["sensitivity"]
+        row = {"id": "x" * 36, "agent": "", **content, "shared": shared, "sensitivity": level}
+        weight = weight_of(from_row(row)) - sum(map(weight_of, ended))
+    overflow = _overflow(overlay, weight) if weight > 0 else ""
+    more = {
+        "supersedes": [item.id for item in ended],
+        "disputed": open_rivals(overlay, ended, from_row({"id": "", "agent": request.by, **content})),
+        "held": None if held is None else msgspec.to_builtins(held),
+        "secrets": list(request.secrets),
+        "override": request.override,
+        "weight": weight,
+    }
+    payload = {"item": content, **{name: value for name, value in more.items() if value}}
+    event = overlay.emit(
+        draft(
+            CREATED,
+            actor=request.by,
+            payload=payload,
+            run_id=request.run,
+            session_id=request.session,
+            parents=request.parents,
+            labels=request.labels,
+            id=request.id,
+            occurred_at=None if request.occurred_us is None else from_us(request.occurred_us),
+        )
+    )
+    for item in ended:
+        end_disputes(overlay, request.by, item)
+    result = RememberResult(
+        event.id, "stored", redacted=request.secrets, superseded=tuple(item.id for item in ended),
+        overflow=overflow, position=event.position,
+    )  # fmt: skip
+    return result if held is None else _flagged(case, result, held)
+
+
+def _flagged(case: Case, stored: RememberResult, held: Held) -> RememberResult:
+    """The answer for an item that waits for a choice, with what it is too near to beside it."""
+    others = [item_at(case.overlay, id) for id in held.items]
+    held_beside = replace(held, comparison=compared(case.request.content, others))
+    return replace(stored, outcome="flagged", reason=f"{held.because}: {WAITS[held.why]}", held=held_beside)
+
+
+def _stored_content(case: Case, ended: tuple[Item, ...]) -> dict[str, Any]:
+    """The item's content with what the book adds by itself: the spelling of its key, the pin of what it corrects, and
+    links to related entries of its core."""
+    content = dict(case.request.content)
+    if facts := case.same_key():
+        content["key"] = facts[-1].key  # a key is shown as it was first written
+    if "pinned" not in content and any(item.pinned for item in ended):
+        content["pinned"] = True  # a correction of what is pinned is as important
+    if related := _related(case):
+        content["links"] = [*content.get("links", ()), *related]
+    return content
+
+
+def _related(case: Case) -> list[list[str]]:
+    """Entries of the same core with a tag in common, if the core links by itself."""
+    if case.core is None or not core_of(case.overlay, case.core).config.auto_link:
+        return []
+    related = dict[str, None]()
+    for tag in case.new.tags:
+        tagged = (case.comparable(id) for _, id in case.overlay.each("memory.tags", tag, reverse=True))
+        current = (item.id for item in tagged if item is not None and item.current)
+        related |= dict.fromkeys(islice(current, MOST_LINKED))
+    linked = {to for _, to in case.new.links}
+    return [["related", id] for id in list(related)[:MOST_LINKED] if id not in linked]
+
+
+def _overflow(overlay: Overlay, more: int) -> str:
+    limit = settings_of(overlay).max_size_kb * 1024
+    taken = (overlay.get("memory.sums", "team") or {}).get("bytes", 0)
+    if taken + more <= limit - HEAD:
+        return ""
+    return (
+        f"{MEMORY_MD} has {limit // 1024} kB and is full: its oldest entries are in its archive now, where they "
+        "can still be found"
+    )
