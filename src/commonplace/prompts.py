@@ -26,6 +26,7 @@ from .recall.digesting import check_stable, made_digest, maker, wanted_digest
 from .recall.episodes import NO_MEMORY, NONE_SALIENT
 from .recall.lately import salient, window
 from .recall.lines import all_of
+from .recall.long_term import long_term
 from .recall.packing import SPARE, CountTokens, estimated, long_term_block
 from .recall.premises import changed_facts
 from .recall.prompting import (
@@ -218,15 +219,19 @@ def _long_term_part(
     most = own.max_chars if own.enabled and own.inject else 0
     if not most:
         return wanted
-    candidates, barred, shortened, total = making.long_term(wanted, gathering, most)
+    with session.items(wanted.at) as judge:
+        candidates, barred, shortened, more = long_term(
+            judge, session.actor, wanted, gathering.found, making.checks, most
+        )
     fits = building.fitted("long_term", lambda size: long_term_block(candidates, size).text, most)
     packed = long_term_block(candidates, fits, rest=fits < most)
     cut = {id: why for id, why in (*shortened.items(), *packed.omitted) if id in packed.ids}
     building.omitted += [*barred, *cut.items()]
-    if len(packed.taken) < total:
-        left = total - len(packed.taken)
+    left = len(candidates) - len(packed.taken)
+    if left or more:
+        number = f"{'more than ' if more else ''}{left}"
         room = "the budget" if fits < most else f"{most:,} characters"
-        building.leave_out("long-term memory", f"{left} of {total} do not fit into {room}")
+        building.leave_out("long-term memory", f"{number} do not fit into {room}")
     building.add("long_term", packed.text)
     building.shown += packed.ids
     whole = tuple((one.id, one.version) for one in packed.taken if one.id not in cut)

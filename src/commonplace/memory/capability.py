@@ -145,6 +145,25 @@ def _tags(event: Event) -> list[Key]:
     return [(tag, event.position) for one in _placed(event) for tag in one.content.get("tags") or ()]
 
 
+def _team(event: Event) -> list[Key]:
+    """The items that an event gives to the team, by the event's position: read backwards, the newest come first."""
+    if event.kind == CREATED:
+        shared = event.labels.get("audience") == "team" and "item" in event.payload
+        return [(event.position, event.id)] if shared else []
+    return [(event.position, id) for id, fields in event.payload["changes"].items() if fields.get("shared")]
+
+
+def _pinned(event: Event) -> list[Key]:
+    """The items that an event pins or unpins."""
+    if event.kind == CREATED:
+        return [(event.id,)] if event.payload.get("item", {}).get("pinned") else []
+    return [(id,) for id, fields in event.payload["changes"].items() if "pinned" in fields]
+
+
+def _fold_pinned(key: Key, _before: Any, event: Event) -> Any:
+    return event.kind == CREATED or event.payload["changes"][key[0]]["pinned"] or None
+
+
 def _links(event: Event) -> list[Key]:
     """From the item that a link leads to, back to where it comes from."""
     if event.kind == CREATED:
@@ -376,6 +395,11 @@ MEMORY = Capability(
             kinds=frozenset({CREATED, UPDATED}),
         ),
         View("memory.tags", 1, _tags, _the_item, kinds=frozenset({CREATED, UPDATED}), fresh=True),
+        View(
+            "memory.team", 1, _team, lambda _key, _before, event: event.created_us,
+            kinds=frozenset({CREATED, UPDATED}), fresh=True,
+        ),
+        View("memory.pinned", 1, _pinned, _fold_pinned, kinds=frozenset({CREATED, UPDATED})),
         View(
             "memory.sums",
             1,

@@ -77,9 +77,13 @@ def as_data(text: str) -> str:
 
 def as_name(text: str) -> str:
     """The same for a name that stands among other words: it is one word itself."""
+    if _PLAIN_NAME.fullmatch(text):
+        return text
     return "_".join(as_data(text).replace("=", " ").translate(_BRACKETS).split()) or "_"
 
 
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+"""Most names: nothing in them can work as anything else."""
 _BRACKETS = {ord(one): "_" for one in "()[]<>"}
 
 

@@ -8,7 +8,7 @@ The same request at the same moment gives the same bytes, in every process and o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
 from random import random
@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ..access.rights import OWNER, Rights, rights_of
+from ..access.rights import Rights, rights_of
 from ..access.secrets import masked
 from ..ledger.labels import strictness
 from ..memory.claims import key_form
 from ..memory.items import Item
 from ..memory.portions import DigestRules, Portions
-from ..memory.reading import Settings, VisibleItems, all_items, chosen, of_memory, settings_of
+from ..memory.reading import Settings, VisibleItems, settings_of
 from ..memory.requests import CREATED
 from .checking import Checks, RecordedCheck, recorded
 from .data import as_name, mark_of
 from .finding import holding_ones, superseded
 from .lines import DigestLine, candidate, text_of
-from .packing import LEAST, SPARE, CountTokens, Packed, estimated, pack_digest
+from .packing import SPARE, CountTokens, Packed, estimated, pack_digest
 from .receipts import Around, Counted, DigestTrace, Write, trace_of
 from .search import MOST, LeftOut, excerpt, visible
 
@@ -44,8 +44,6 @@ CLOSED = "what is remembered may not be read here."
 ALL_LEFT_OUT = "what matches is left out, or shown elsewhere."
 CORRECTED = "correction"
 SHOWN = "the prompt shows it already"
-BLOCK_SHARE = 500
-"""How many characters of one item the long-term block shows at the most."""
 DRAWN_FROM = ("long_term", "episodic")
 """The tiers that the items of a digest stand in."""
 
@@ -112,16 +110,6 @@ class Gathering(NamedTuple):
     nothing: str
 
 
-class LongTerm(NamedTuple):
-    """What may stand in the long-term block, in its order; what may not, and why; what is cut to its share; and how
-    much there is."""
-
-    candidates: Sequence[DigestLine]
-    barred: Sequence[tuple[str, str]]
-    cut: Mapping[str, str]
-    total: int
-
-
 class Maker:
     """Makes a digest for one actor, or a prompt around one. What it finds of files goes into their receipt."""
 
@@ -151,7 +139,7 @@ class Maker:
             lines = self._lines(wanted, before)
         items = [one.item for one in gathered] + [one.item for one in lines if one.item is not None]
         known = self.checks.of(items, wanted.at)
-        bar = _Bar(wanted, settings, known)
+        bar = Bar(wanted, settings, known)
         candidates = [bar.candidate(one) for one in gathered]
         counted = None if wanted.count is None else Counted(wanted.count)
         asked = _Asked(wanted.rules.budgets, counted or estimated, nothing, candidates, wanted.rest)
@@ -178,45 +166,6 @@ class Maker:
         outside = [(id, one.position) for id, one in sorted(known.items())]
         return replace(digest, receipt_id=self._write(wanted, settings, trace, packed, then, index, outside))
 
-    def long_term(self, wanted: Wanted, gathering: Gathering, most: int) -> LongTerm:
-        """What a prompt shows of long-term memory, in so many characters: what is pinned first (the reader's own, then
-        the owner's, then that of others), then what was found for the task, then the newest. What has expired or grown
-        stale is not shown; the digest marks what is stale."""
-        with self._session.items(wanted.at) as judge:
-            settings = judge.settings
-            known = [judge.shown(one) for one in chosen(judge.items()) if of_memory(one) or one.pinned]
-        newest = sorted(known, key=lambda one: (-one.recorded_us, one.id))
-        places = {one.item.id: place for place, one in enumerate(gathering.found)}
-        found = {one.item.id: one for one in gathering.found}
-        last = len(places)
-        whose = {OWNER: 1, self._session.actor: 0}
-        ordered = sorted(
-            newest,
-            key=lambda one: (
-                not one.pinned,
-                whose.get(one.agent, 2) if one.pinned else places.get(one.id, last),
-            ),
-        )
-        bar = _Bar(wanted, settings, {})
-        barred = [(one.id, why) for one in ordered if (why := bar.why(one))]
-        hidden = {id for id, _ in barred}
-        hold = [one for one in ordered if one.id not in hidden]
-        enough = most // LEAST + 1  # no line is shorter, so no more can be shown
-        lines, cut, stale = list[DigestLine](), dict[str, str](), list[tuple[str, str]]()
-        for start in range(0, len(hold), enough):
-            some = hold[start : start + enough]
-            known_checks = self.checks.of(some, wanted.at)
-            for one in some:
-                if one.id in known_checks and (why := known_checks[one.id].check.stale):
-                    stale.append((one.id, f"stale: {why}"))
-                    continue
-                line, shortened = _as_block_line(one, found.get(one.id))
-                lines.append(line)
-                cut |= {one.id: shortened} if shortened else {}
-            if len(lines) >= enough:
-                break
-        return LongTerm(lines, [*barred, *stale], cut, len(hold) - len(stale))
-
     # looking
 
     def gather(self, wanted: Wanted) -> Gathering:
@@ -236,7 +185,9 @@ class Maker:
             nothing = NO_MATCH
             if found_items:  # a caller is told what is left out; to a model that says nothing
                 nothing = "" if wanted.in_prompt else ALL_LEFT_OUT
-            if not found_items and next(filter(judge.allows, all_items(judge.then)), None) is None:
+            if not found_items and not any(
+                judge.item(str(key[0])) for key, _ in judge.then.each("memory.items")
+            ):
                 nothing = CLOSED if "long_term" in closed else NOTHING
         once = {one.item.id: one for one in reversed(found_items)}
         ordered = [once.pop(one.item.id) for one in found_items if one.item.id in once]
@@ -271,7 +222,7 @@ class Maker:
             with self._session.items(wanted.at) as judge:
                 settings, read = judge.settings, list(_of_hits(judge, how, hits))
             known = recorded(self._ledger, [one.item for one in read], wanted.at)
-            bar = _Bar(wanted, settings, known)
+            bar = Bar(wanted, settings, known)
             hidden = {one.item.id for one in read if bar.why(one.item)}
             return (
                 [one for one in read if one.item.id not in hidden],
@@ -404,7 +355,7 @@ class _Asked(NamedTuple):
         return DigestTrace(kept, self.budgets, packed.text, self.nothing, rebased=rebased), packed
 
     def gone_on(
-        self, bar: _Bar, before: DigestTrace, lines: list[_DigestLine]
+        self, bar: Bar, before: DigestTrace, lines: list[_DigestLine]
     ) -> tuple[DigestTrace, Packed[DigestLine]]:
         """Keep the lines that are there, and add what is new; or begin anew, and say why."""
         rebased = next((why for why in map(bar.breaks, lines) if why), "")
@@ -431,7 +382,7 @@ class _Asked(NamedTuple):
         return DigestTrace(considered, self.budgets, packed.text, self.nothing, tuple(kept), mark), packed
 
 
-class _Bar:
+class Bar:
     """What keeps an item out of a digest, however much room there is."""
 
     def __init__(self, wanted: Wanted, settings: Settings, known: dict[str, RecordedCheck]) -> None:
@@ -506,21 +457,6 @@ def _of_hits(judge: VisibleItems, via: str, hits: list[Hit]) -> Iterator[Gathere
 
 def _best_first(one: Gathered) -> tuple[float, int, str]:
     return -one.score, -one.item.recorded_us, one.item.id
-
-
-def _as_block_line(item: Item, found: Gathered | None) -> tuple[DigestLine, str]:
-    """An item as a line of the long-term block, and why it is cut, if it is. What was found for the task shows what the
-    digest would show, unless it is pinned and short enough to stand there whole."""
-    text = text_of(item)
-    said = text if found is None or (item.pinned and len(text) <= BLOCK_SHARE) else found.words
-    if item.pinned or found is None:
-        line = candidate(item, "pinned" if item.pinned else "newest", said)
-    else:
-        line = candidate(item, found.via, said, found.score, found.signals)
-    if len(line.text) <= BLOCK_SHARE:
-        return line, ""
-    why = f"cut to {BLOCK_SHARE} of {len(line.text)} characters: one item has no more in the block"
-    return line.cut_to(BLOCK_SHARE - 1), why
 
 
 def _part(item: Item, words: Collection[str] = ()) -> str:

@@ -70,7 +70,8 @@ class Indexing:
         self.place = place
         self._hiding = hiding
         self._index: Index | None = None
-        self._chosen = (-1, embedder or "static")
+        self._chosen = (-1, "")
+        """The embedder that the book's settings name, and the position as of which they were read."""
         self._lock = Lock()
         self.trouble = ""
         self.missing = ""
@@ -79,6 +80,8 @@ class Indexing:
     def open(self) -> Index:
         from ..index import Index
 
+        if self._chosen[0] < 0:  # with another embedder than the book's, the file would be built again
+            self._choose()
         with self._lock:
             if self._index is None:
                 self.trouble = self.missing = ""
