@@ -102,7 +102,7 @@ def test_surfaces_only_translate() -> None:
         "ledger.transfer",
         "memory",
         "memory.items",
-        "recall.migrating",
+        "recall.index_migration",
         "verbs",
         "version",
         "work.handles",

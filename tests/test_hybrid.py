@@ -90,7 +90,7 @@ def test_the_same_answer_comes_from_every_engine_and_from_a_new_index(book: Book
                 "agent.spoke", actor=actor, session_id=session, occurred_at=when, payload={"text": text}
             )
         assert answers(other) == before
-        other._session.services.indexing.throw_away()
+        other._session.services.index.throw_away()
         assert answers(other) == before
 
 
@@ -142,7 +142,7 @@ def test_an_erased_text_takes_its_vector_and_its_words_along(book: Book) -> None
     assert book.search("puppy").results[0].id == said.id
     book.erase(said.id)
     assert said.id not in [one.id for one in book.search("adopted a puppy", mode="semantic").results]
-    file = book._session.services.indexing.catch_up()._file
+    file = book._session.services.index.catch_up()._file
     with file.using():
         assert file.rows("SELECT count(*) FROM vectors") == [(len(TALK) - 1,)]
         assert file.rows("SELECT count(*) FROM word_vectors WHERE num NOT IN (SELECT num FROM words)") == [

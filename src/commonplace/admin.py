@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .ledger.ledger import At, Progress, Rebuilt, Verification
     from .ledger.transfer import Imported
     from .mirror.verbs import Mirrors
-    from .recall.migrating import Migrated
+    from .recall.index_migration import Migrated
     from .session import Session
 
 SHORTEST = 4
@@ -63,7 +63,7 @@ class Admin:
 
     def __init__(self, session: Session, mirrors: Mirrors) -> None:
         self._session, self._mirrors = session, mirrors
-        self._ledger, self._indexing = session.ledger, session.services.indexing
+        self._ledger, self._index = session.ledger, session.services.index
 
         self.facts = session.ledger.store.facts
         """What the engine under this book promises."""
@@ -101,7 +101,7 @@ class Admin:
         are taken in first."""
         check_call("progress", progress)
         self._mirrors.sync_own()
-        self._indexing.throw_away()
+        self._index.throw_away()
         return self._ledger.rebuild(progress=progress)
 
     # erasing
@@ -128,7 +128,7 @@ class Admin:
         why = "; ".join(report.remaining)
         outside = self._session.services.outside.purged()
         files = [FilePurged(str(path), why) for path in self._ledger.store.files() if path.exists()]
-        files += [*self._indexing.purge(), *outside]
+        files += [*self._index.purge(), *outside]
         more = [f"{file.path}: {file.remains}" for file in files if file.remains not in ("", why)]
         return PurgeReport(report.done, (*report.remaining, *more), tuple(files))
 
@@ -146,19 +146,19 @@ class Admin:
             raise BadInput(
                 f"the raw files of this {self.facts.engine} book are not on this host, or it does not say where"
             )
-        return look_for(wanted, [*files, *self._indexing.files(), *self._session.services.outside.files()])
+        return look_for(wanted, [*files, *self._index.files(), *self._session.services.outside.files()])
 
     # the index
 
     @verb
     def index_size(self) -> tuple[int, int]:
         """The bytes of the index on disk and in memory; zeros before the first search."""
-        return self._indexing.takes()
+        return self._index.takes()
 
     @verb
     def reindex(self, progress: Progress | None = None) -> int:
         """Let the index catch up with the ledger; returns the position that it has reached."""
-        return int(self._indexing.catch_up(check_call("progress", progress)).position)
+        return int(self._index.catch_up(check_call("progress", progress)).position)
 
     @verb
     def migrate_index(
@@ -172,16 +172,16 @@ class Admin:
         """Build the index with another embedder beside the one in use, and compare what both find for the queries
         given, or for those that were recorded with digests, each under the rights of the actor that asked. With
         `switch` it replaces the one in use, for every process at once; without, it is removed again."""
-        from .recall.migrating import Migrated, built_beside, compared, given_queries, recorded_queries
+        from .recall.index_migration import Migrated, built_beside, compared, given_queries, recorded_queries
 
         embedder, ledger = named_embedder(check_text("embedder", embedder)), self._ledger
         asked = recorded_queries(ledger, ledger.head) if queries is None else given_queries(list(queries))
-        old, beside = self._indexing.catch_up(), built_beside(self._indexing, embedder, progress)
+        old, beside = self._index.catch_up(), built_beside(self._index, embedder, progress)
         try:
             found = compared(ledger, old, beside.catch_up(), asked)
             migrated = Migrated(embedder, old.fingerprint, beside.fingerprint, found, switch)
             if switch:
-                self._indexing.give_way_to(beside)
+                self._index.give_way_to(beside)
                 Memory(self._session).configure(embedder=embedder)
         finally:
             beside.throw_away()

@@ -19,16 +19,15 @@ from .memory.portions import Portion
 from .memory.reading import item_at
 from .memory.requests import RECEIPT
 from .memory.visibility import may_be_told
-from .recall.bisecting import Bisected, bisected
-from .recall.checking import Checks
-from .recall.data import as_data
+from .recall.bisection import Bisected, bisected
+from .recall.changed_facts import changed_facts
 from .recall.digesting import check_stable, made_digest, maker, wanted_digest
 from .recall.episodes import NO_MEMORY, NONE_SALIENT
+from .recall.escaping import as_data
 from .recall.lately import salient, window
 from .recall.lines import all_of
 from .recall.long_term import long_term
 from .recall.packing import SPARE, CountTokens, estimated, long_term_block
-from .recall.premises import changed_facts
 from .recall.prompting import (
     NUDGES,
     PARTS,
@@ -43,6 +42,7 @@ from .recall.prompting import (
 )
 from .recall.receipts import Counted, Receipt, around
 from .recall.receipts import read as read_receipt
+from .recall.verification import Checks
 from .state.prompt import MOST, inputs
 from .state.reading import seen_state
 from .state.redaction import redactor_of
@@ -92,7 +92,7 @@ def prompt(
     wanted = replace(wanted, stable=check_stable(stable, at, receipt), receipt=receipt, in_prompt=True)
     making, tells = maker(session), receipt and at is None
     if tells and not session.refusal:
-        session.services.premises.look()
+        session.services.fact_watch.look()
     building = Building(room, wanted.at)
     _fixed_parts(session, building, task, wanted_parts)
     if over := building.over:

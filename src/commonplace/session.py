@@ -21,8 +21,8 @@ from .ledger.events import Event, check_position
 from .memory.reading import VisibleItems, judging
 from .memory.requests import Remember, RememberResult
 from .memory.viewer import Viewer
-from .recall.checking import Checks
 from .recall.searching import IGNORED
+from .recall.verification import Checks
 from .state.cells import about, done_by, steps
 from .state.policy import AgentMemory
 from .state.redaction import as_logged
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from .ledger.reader import Snapshot
     from .memory.showing import Showing
     from .mirror.outside import OutsideFiles
-    from .recall.indexing import Indexing
-    from .recall.premises import PremiseWatch
+    from .recall.book_index import BookIndex
+    from .recall.changed_facts import FactWatch
 
 Filters = tuple[str | None, Collection[str] | None, str | None]
 """The run, the kinds and the actor that a read keeps to; None: any."""
@@ -60,17 +60,17 @@ class Services:
 
     def __init__(
         self,
-        indexing: Indexing,
-        premises: PremiseWatch,
+        index: BookIndex,
+        fact_watch: FactWatch,
         showing: Showing,
         *,
         beside: Path | None = None,
         repository: Path | None = None,
         count_tokens: Callable[[str], int] | None = None,
     ) -> None:
-        self.indexing = indexing
+        self.index = index
         """Finds what the ledger says."""
-        self.premises = premises
+        self.fact_watch = fact_watch
         """Tells actors when something changed that they relied on."""
         self.showing = showing
         """What was shown to whom, and is not noted yet."""
@@ -137,7 +137,7 @@ class Session:
         self.services.showing.note()
         answer = self.ledger.submit(command, request, size)
         if command in CHANGING_ITEMS:
-            self.services.premises.look_after_write()
+            self.services.fact_watch.look_after_write()
         return answer
 
     def check_may_act(self, act: str) -> None:

@@ -22,8 +22,8 @@ from .memory import daily
 from .memory.items import remarks
 from .memory.markdown import document
 from .memory.reading import MEMORY_MD
-from .recall.checking import recorded
 from .recall.search import envelope
+from .recall.verification import recorded
 from .state.contract import violations
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ def _do(session: Session, chore: Chore) -> None:
         case "consolidate episodes":
             session.submit("memory.retell", Retell(by, chore.names), "gc")
         case "drop index":
-            session.services.indexing.throw_away()
+            session.services.index.throw_away()
         case _:
             session.submit("memory.forget", Forget(by, chore.names, chore.why, "budget"), "gc")
 

@@ -37,7 +37,7 @@ class OutsideFiles:
 
     def erased(self, ids: Collection[str]) -> None:
         """What was erased is gone from the index, the markdown and the state files at once."""
-        self._session.services.indexing.forget()
+        self._session.services.index.forget()
         self._forget_states(ids)
         for mirror in self.mirrors():
             try:

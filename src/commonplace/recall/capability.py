@@ -8,9 +8,9 @@ from ..ledger.events import Event
 from ..ledger.keys import Key
 from ..ledger.views import Capability, Kind, View
 from ..memory.requests import RECEIPT
-from .checking import CHECKED, checked_items, decide_checked, fold_check
-from .premises import CHANGED, decide_changed
+from .changed_facts import CHANGED, decide_changed
 from .receipts import decide_receipt, without_words
+from .verification import CHECKED, checked_items, decide_checked, fold_check
 
 
 def _relied(event: Event) -> list[Key]:

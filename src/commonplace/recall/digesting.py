@@ -12,15 +12,15 @@ from ..ledger.events import check_name, check_text, check_whole
 from ..memory.portions import rules_with
 from ..memory.reading import settings_of
 from .lines import DigestLine
-from .observing import recalling
 from .packing import CountTokens
 from .prompting import asks_to_ignore
+from .telemetry import recalling
 
 if TYPE_CHECKING:
     from ..ledger.ledger import At
     from ..session import Session
-    from .checking import Checks
     from .digests import Digest, Gathering, Maker, Wanted
+    from .verification import Checks
 
 
 def digest(
@@ -94,7 +94,7 @@ def made_digest(session: Session, maker: Maker, wanted: Wanted, gathering: Gathe
         digest = maker.make(wanted, gathering, delivered=not session.refusal)
         told |= {"memory.visible_count": len(digest.item_ids), "text": digest.text}
     if digest.receipt_id is not None:  # something in it may have changed since it was read
-        session.services.premises.look_after_write()
+        session.services.fact_watch.look_after_write()
     return digest
 
 

@@ -25,13 +25,13 @@ from ..memory.items import Item
 from ..memory.portions import DigestRules, Portions
 from ..memory.reading import Settings, VisibleItems, settings_of
 from ..memory.requests import CREATED
-from .checking import Checks, RecordedCheck, recorded
-from .data import as_name, mark_of
+from .escaping import as_name, mark_of
 from .finding import holding_ones, superseded
 from .lines import DigestLine, candidate, text_of
 from .packing import SPARE, CountTokens, Packed, estimated, pack_digest
 from .receipts import Around, Counted, DigestTrace, Write, trace_of
 from .search import MOST, LeftOut, excerpt, visible
+from .verification import Checks, RecordedCheck, recorded
 
 if TYPE_CHECKING:
     from ..index import Found, Hit, How, Index, Who
@@ -178,8 +178,8 @@ class Maker:
             if limit:
                 by_query, left_out = self._search(wanted, how, limit)
                 told += left_out
-            if rules.semantic.enabled and self._session.services.indexing.missing:
-                told.append(LeftOut("semantic", self._session.services.indexing.missing))
+            if rules.semantic.enabled and self._session.services.index.missing:
+                told.append(LeftOut("semantic", self._session.services.index.missing))
         with self._session.items(wanted.at) as judge:
             found_items = [*self._structured(judge, rules), *by_query]
             nothing = NO_MATCH
@@ -191,7 +191,7 @@ class Maker:
                 nothing = CLOSED if "long_term" in closed else NOTHING
         once = {one.item.id: one for one in reversed(found_items)}
         ordered = [once.pop(one.item.id) for one in found_items if one.item.id in once]
-        return Gathering(ordered, told, self._session.services.indexing.fingerprint, nothing)
+        return Gathering(ordered, told, self._session.services.index.fingerprint, nothing)
 
     def _rights(self, wanted: Wanted) -> list[Rights]:
         with self._session.snapshot() as now, self._session.snapshot(wanted.at) as past:
@@ -229,7 +229,7 @@ class Maker:
                 [one for one in read if one.item.id in hidden],
             )
 
-        found, shown, hidden, told = holding_ones(self._session.services.indexing, look, limit, sift)
+        found, shown, hidden, told = holding_ones(self._session.services.index, look, limit, sift)
         more = found.total - len(found.hits) + max(0, len(shown) - limit)
         if more:
             told.append(LeftOut(f"{more} more by {how} search", f"only {limit} are considered"))
@@ -315,7 +315,7 @@ class Maker:
             "told": list(wanted.told),
             "stable": "" if wanted.ignored else wanted.stable,
             "past": wanted.at is not None,
-            "reached": self._session.services.premises.reached,
+            "reached": self._session.services.fact_watch.reached,
         }
         block = () if around is None else around.whole.block
         words = [one.id for one in (*block, *trace.candidates, *trace.kept) if one.before or one.text]

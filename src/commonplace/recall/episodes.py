@@ -15,7 +15,7 @@ import msgspec
 from ..index.words import jaccard, spaced
 from ..ledger.events import Event
 from ..memory.portions import IMPORTANCE, Salience
-from .data import as_data
+from .escaping import as_data
 
 NO_MEMORY = "(no prior memory)"
 NONE_SALIENT = "(no salient memories)"

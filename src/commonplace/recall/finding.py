@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from ..access.rights import rights_of
 from ..memory.items import Item
 from ..memory.requests import CREATED
-from .checking import Checks, RecordedCheck, recorded
-from .data import RESULT
+from .escaping import RESULT
 from .search import MOST, Answer, LeftOut, SearchResult, asked, excerpt, result, visible
+from .verification import Checks, RecordedCheck, recorded
 
 if TYPE_CHECKING:
     from ..index import Found, Hit, How, Index, Who
     from ..ledger.ledger import At
     from ..session import Session
-    from .indexing import Indexing
+    from .book_index import BookIndex
 
 
 HOW: dict[str, How] = {"semantic": "semantic", "hybrid": "hybrid"}
@@ -35,7 +35,7 @@ def find(
     """Answer one search by one actor. What is said of files is as it was found last; with `checks`, it is checked anew.
     Raises BadInput."""
     search = asked(**wanted, enabled=session.tiers)
-    indexing = session.services.indexing
+    indexing = session.services.index
     with session.snapshot() as now, session.snapshot(at) as then:
         rights = [
             rights_of(views, session.actor, session.run) for views in ((now,) if at is None else (then, now))
@@ -155,14 +155,14 @@ def _shown(found: Holds, mode: str, explain: bool) -> SearchResult:
 
 def superseded(session: Session, at: int | None, look: Callable[[Index], Found]) -> list[LeftOut]:
     """How many items would have matched whose place another one has taken, of those that their reader may see."""
-    ids = dict.fromkeys(hit.id for hit in session.services.indexing.asked(look).hits if hit.kind == CREATED)
+    ids = dict.fromkeys(hit.id for hit in session.services.index.asked(look).hits if hit.kind == CREATED)
     with session.items(at) as judge:
         items = [item for id in ids if (item := judge.item(id)) is not None and item.status == "superseded"]
     return [LeftOut(f"{len(items)} superseded", "another item has taken the place")] if items else []
 
 
 def holding_ones(
-    indexing: Indexing,
+    indexing: BookIndex,
     look: Callable[[int, Index], Found],
     most: int,
     sift: Callable[[list[Hit]], tuple[list[Holding], list[Dropped]]],
@@ -178,7 +178,7 @@ def holding_ones(
         limit *= 2
 
 
-def _looked_up(indexing: Indexing, look: Callable[[Index], Found]) -> tuple[Found, list[LeftOut]]:
+def _looked_up(indexing: BookIndex, look: Callable[[Index], Found]) -> tuple[Found, list[LeftOut]]:
     """What the index answers once it has caught up, and what there is to say of it."""
     found = indexing.asked(look)
     return found, [LeftOut("the index file", indexing.trouble)] if indexing.trouble else []

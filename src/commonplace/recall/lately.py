@@ -16,7 +16,7 @@ from ..memory.portions import rules_with
 from ..memory.reading import settings_of
 from .episodes import Recollection, by_rank, recent
 from .episodes import salient as most_salient
-from .observing import recalling
+from .telemetry import recalling
 
 if TYPE_CHECKING:
     from ..ledger.ledger import At
@@ -82,7 +82,7 @@ def salient(
 def _ranked(session: Session, query: str, events: Sequence[Event]) -> tuple[dict[str, float] | None, str]:
     try:
         ids = [one.id for one in events]
-        return by_rank(session.services.indexing.asked(lambda index: index.ranked(query, ids))), ""
+        return by_rank(session.services.index.asked(lambda index: index.ranked(query, ids))), ""
     except CommonplaceError as error:
         log.warning("memory.index.fallback: the index failed, so relevance is judged by words: %s", error)
         return None, f"the index could not be asked, so relevance is judged by words: {error}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..ledger.events import iso
 from ..memory.items import SHAPES, Item, value_text
-from .data import as_data, as_name
+from .escaping import as_data, as_name
 from .packing import PackLine
 
 

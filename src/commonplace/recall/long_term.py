@@ -18,7 +18,7 @@ from .lines import DigestLine, candidate, text_of
 from .packing import LEAST
 
 if TYPE_CHECKING:
-    from .checking import Checks
+    from .verification import Checks
 
 BLOCK_SHARE = 500
 """How many characters of one item the long-term block shows at the most."""

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..memory.portions import PerKind, Portion, Portions
-from .data import HEADING, block, mark_of
+from .escaping import HEADING, block, mark_of
 
 CountTokens = Callable[[str], int]
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..access.secrets import masked
 from ..ledger.events import Event
 from ..memory.portions import Portion
-from .data import as_name
+from .escaping import as_name
 from .lines import DigestLine
 from .packing import CountTokens, most_that_fits, over
 

@@ -23,10 +23,10 @@ from ..ledger.overlay import Overlay
 from ..memory.capability import not_noted
 from ..memory.portions import Portions
 from ..memory.requests import RECEIPT, Shown
-from .checking import Checked
 from .lines import DigestLine
 from .packing import CountTokens, Packed, estimated, long_term_block, pack_digest
 from .prompting import Building, Focused, prompt_text
+from .verification import Checked
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger

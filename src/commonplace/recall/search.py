@@ -13,7 +13,7 @@ from ..errors import BadInput, shown
 from ..index.words import snippet
 from ..ledger.events import check_name, check_text, iso, to_us
 from ..memory.daily import check_day
-from .data import RESULT
+from .escaping import RESULT
 
 if TYPE_CHECKING:
     from ..index import Hit, Who

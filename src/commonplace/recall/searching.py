@@ -13,7 +13,7 @@ from .search import SERVES, Answer, LeftOut
 if TYPE_CHECKING:
     from ..ledger.ledger import At
     from ..session import Session
-    from .checking import Checks
+    from .verification import Checks
 
 IGNORED = "memory is left out of this turn, as asked"
 

@@ -439,7 +439,7 @@ def _traces(_shell: Shell, found: Sequence[Any]) -> Human:
 
 
 def _migrated(_shell: Shell, found: Any) -> Human:
-    from ..recall.migrating import TOP
+    from ..recall.index_migration import TOP
 
     rows = ((f"{one.alike:.0%}", one.actor, one.query[:100]) for one in found.compared)
     yield from table(rows, "found by both", "who asked", "what") if found.compared else ()

@@ -10,12 +10,12 @@ import msgspec
 
 from ..access.rights import Rights, rights_of
 from ..errors import BadInput, shown
-from ..recall.checking import Checks
-from ..recall.data import as_data, as_name
 from ..recall.digesting import receipt_of
+from ..recall.escaping import as_data, as_name
 from ..recall.lines import DigestLine
 from ..recall.packing import PackLine, estimated, pack, whole
 from ..recall.searching import remembered_about
+from ..recall.verification import Checks
 from .claims import path_key
 from .people import may_see_nudge, waiting
 from .prompting import WorkFocus

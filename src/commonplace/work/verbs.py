@@ -556,7 +556,7 @@ class Work:
                 info = info_of(reading.views, self.id)
                 leading = info is not None and info.leader == who
                 return [nudge_for(reading, who, row) for row in waiting(reading, who, leading, "idle")]
-        self._session.services.premises.look()
+        self._session.services.fact_watch.look()
         with self._reading(None) as (reading, _):
             mine = [one.id for one in reading.listed("in_progress") if one.assigned_to == who]
         return self._told(who, tuple(mine), "turn" if mine else "idle", None)

@@ -44,7 +44,7 @@ Affected = Callable[[ViewReader, Iterable[Event], Callable[[str], Event | None]]
 """The runs of which something else must not be shown because of some events."""
 
 
-class Indexing:
+class BookIndex:
     """Opens the index when something is first looked for, and lets it catch up before each answer.
 
     It never blocks a write: it follows the ledger. If its file cannot be used, it is kept in memory, and `trouble`
@@ -210,7 +210,7 @@ class Indexing:
                 progress(min(head, after + PAGE), head)
 
     def _page(self, index: Index, after: int, upto: int, known: int) -> bool:
-        from .feed import changes
+        from .index_feed import changes
 
         ledger, hide = self._ledger, self._hiding()
         with ledger.snapshot() as now:
@@ -231,7 +231,7 @@ class Indexing:
     def _reworded(self, index: Index, run: str, known: int, hide: Hide) -> Iterator[Reword]:
         """What the index says of a run's events that must be shown in another way by now."""
         from ..index import Reword
-        from .feed import said
+        from .index_feed import said
 
         for page in pages(self._ledger.events(0, known, run)):
             texts = index.says([event.id for event in page])
@@ -243,13 +243,13 @@ class Indexing:
                 if doc is not None and says - {doc.text}:
                     yield Reword(doc)
 
-    def with_embedder(self, place: Path | None, embedder: str) -> Indexing:
+    def with_embedder(self, place: Path | None, embedder: str) -> BookIndex:
         """Another index of the same book, whatever its settings say."""
-        return Indexing(
+        return BookIndex(
             self._ledger, place, self._hiding, self._affected, self._trusted, embedder, self._in_cache
         )
 
-    def give_way_to(self, other: Indexing) -> None:
+    def give_way_to(self, other: BookIndex) -> None:
         """Put another index in this one's place. Who reads this one goes on with it until it is opened anew."""
         other.close()
         self.close()

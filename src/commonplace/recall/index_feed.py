@@ -20,7 +20,7 @@ from ..memory.items import MAX_TEXT, SAID, Item, event_text, without_secrets
 from ..memory.pages import source_of
 from ..memory.reading import item_at, tier_of
 from ..memory.requests import CREATED
-from .data import RESULT
+from .escaping import RESULT
 
 RELABELLED = "access.relabelled"
 

@@ -12,13 +12,13 @@ import msgspec
 from ..access.rights import OWNER, rights_of
 from ..errors import NotEnabled
 from ..memory.requests import RECEIPT
-from .indexing import BESIDE
+from .book_index import BESIDE
 from .search import visible
 
 if TYPE_CHECKING:
     from ..index import Index
     from ..ledger.ledger import Ledger, Progress
-    from .indexing import Indexing
+    from .book_index import BookIndex
 
 LATELY = 5_000
 """Among how many of the last events recorded queries are looked for."""
@@ -79,7 +79,7 @@ def _found(ledger: Ledger, index: Index, actor: str, query: str) -> tuple[str, .
     return tuple(hit.id for hit in found.hits)
 
 
-def built_beside(indexing: Indexing, embedder: str, progress: Progress | None) -> Indexing:
+def built_beside(indexing: BookIndex, embedder: str, progress: Progress | None) -> BookIndex:
     """An index with another embedder, as far as the ledger is now. Raises NotEnabled if that cannot be had."""
     place = None if indexing.place is None else Path(f"{indexing.place}{BESIDE}")
     beside = indexing.with_embedder(place, embedder)

@@ -1,4 +1,4 @@
-"""Premise watch: who relied on something that has changed since is told, with the line that changed.
+"""ChangedFact watch: who relied on something that has changed since is told, with the line that changed.
 
 Who changes an item looks right after its commit, and who leaves a receipt right after that: at what has changed since
 somebody last looked. One `premise.changed` is recorded for each actor whose digest held the item. So nothing is lost if
@@ -36,7 +36,7 @@ CHANGED = "premise.changed"
 SAID = frozenset({"key", "value", "title", "body", "summary"})
 
 
-class Premise(msgspec.Struct, frozen=True):
+class ChangedFact(msgspec.Struct, frozen=True):
     """An item that an actor relied on and that has changed: why, by which other item, and the line it stood on (0:
     in the long-term block) with what it said there."""
 
@@ -57,7 +57,7 @@ class Premise(msgspec.Struct, frozen=True):
         return f"premise-{sha256(named.encode()).hexdigest()[:32]}"
 
 
-def decide_changed(overlay: Overlay, premises: tuple[Premise, ...]) -> int:
+def decide_changed(overlay: Overlay, premises: tuple[ChangedFact, ...]) -> int:
     """Tell what nobody has told yet; answers how much that is."""
     told = 0
     for one in premises:
@@ -81,13 +81,13 @@ def decide_changed(overlay: Overlay, premises: tuple[Premise, ...]) -> int:
     return told
 
 
-def _if_seen(overlay: Overlay, premise: Premise) -> str:
+def _if_seen(overlay: Overlay, premise: ChangedFact) -> str:
     """The item that changed it, if whoever relied on it may know of it."""
     other = item_at(overlay, premise.by) if premise.by else None
     return premise.by if other is not None and may_read(rights_of(overlay, premise.actor), other) else ""
 
 
-class PremiseWatch:
+class FactWatch:
     """Looks through what is new in one opened book. Each receipt says how far somebody had looked, so the next process
     begins there."""
 
@@ -124,7 +124,7 @@ class PremiseWatch:
         known = self.reached >= last["receipt"]
         return self.reached if known else min(self.reached or last["reached"], last["reached"])
 
-    def _changed(self, views: ViewReader, after: int, head: int) -> Iterator[Premise]:
+    def _changed(self, views: ViewReader, after: int, head: int) -> Iterator[ChangedFact]:
         for record in self._ledger.records(after, head):
             if record.body is None or read_header(record).kind not in CHANGING:
                 continue
@@ -135,14 +135,16 @@ class PremiseWatch:
                 if why:
                     yield from self._relying(views, event, id, why, by)
 
-    def _relying(self, views: ViewReader, event: Event, item: str, why: str, by: str) -> Iterator[Premise]:
+    def _relying(
+        self, views: ViewReader, event: Event, item: str, why: str, by: str
+    ) -> Iterator[ChangedFact]:
         for (_, actor, run), row in views.scan("recall.relied", item):
             itself = actor == event.actor and run == (event.run_id or "")
             over = run and (views.get("state.sums", run) or {}).get("status", "running") != "running"
             seen = self._may_see(views, str(actor), item)
             if row["as_of"] < event.position and not itself and not over and seen:
                 text = self._line(row["receipt"], item)
-                yield Premise(
+                yield ChangedFact(
                     str(actor), str(run), item, row["receipt"], row["line"], text, why, by, event.position
                 )
 

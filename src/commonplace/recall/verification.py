@@ -23,7 +23,7 @@ from ..ledger.events import Event, canonical, check_path, draft
 from ..ledger.keys import Key
 from ..ledger.overlay import Overlay
 from ..memory.items import Item
-from .commands import NamedCommand, lacks, manifest, named_by, spoken_of
+from .shell_commands import NamedCommand, lacks, manifest, named_by, spoken_of
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
