@@ -29,7 +29,7 @@ from commonplace.memory.items import Item
 from commonplace.memory.similar import near_duplicate
 from commonplace.mirror import pages
 from commonplace.recall.escaping import as_data, as_name
-from commonplace.recall.prompting import asks_to_ignore
+from commonplace.recall.ignoring import asks_to_ignore
 from commonplace.recall.verification import claims
 from commonplace.surfaces.draw import clean
 from commonplace.workflow.expressions import check_expression

@@ -40,8 +40,8 @@ MAY_IMPORT = {
 }  # fmt: skip
 # The modules of the package itself, from the lowest to the highest: each may import the folders and those before it.
 IN_ORDER = [
-    "errors", "version", "verbs", "session", "recording", "granting", "prompts", "inbox", "runs", "participant",
-    "actor", "run", "tools", "admin", "aio", "book", "__init__", "__main__",
+    "errors", "version", "verbs", "session", "recording", "granting", "prompts", "receipts", "inbox", "runs",
+    "participant", "actor", "run", "tools", "admin", "aio", "book", "__init__", "__main__",
 ]  # fmt: skip
 # What a module makes for its caller is imported when it is called for.
 WHEN_CALLED = {"granting": {"actor"}, "runs": {"run"}, "admin": {"book"}}

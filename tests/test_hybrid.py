@@ -61,7 +61,7 @@ def test_meaning_is_found_without_the_word(book: Book) -> None:
 @pytest.mark.spec("4.2")
 def test_days_and_speakers_that_are_named_count(book: Book) -> None:
     first = book.search("what happened on 21 May 2026?").results[0]
-    assert first.timestamp.startswith("2026-05-21")
+    assert first.timestamp.date().isoformat() == "2026-05-21"
     assert {one.author for one in book.search("what did mira say about it", max_results=3).results} == {
         "mira"
     }
@@ -70,7 +70,7 @@ def test_days_and_speakers_that_are_named_count(book: Book) -> None:
 @pytest.mark.spec("4.11")
 def test_every_signal_says_what_it_gave(book: Book) -> None:
     (first,) = book.search("When did the car break down?", max_results=1, explain=True).results
-    for signal in ("cos", "bm_s", "when", "soft"):
+    for signal in ("its meaning", "its words", "when it was said", "words like those asked for"):
         assert f"{signal} gave" in first.why
     assert "'car' matched 'car'" in first.why
 
@@ -130,7 +130,7 @@ def test_without_vectors_words_and_what_was_said_around_them_still_count(book: B
     ada = book.as_actor("ada")
     answer = ada.search("puppy from the shelter", explain=True)
     assert answer.results[0].content == TALK[1][3]
-    assert "cos gave" not in answer.results[0].why
+    assert "its meaning gave" not in answer.results[0].why
     assert ("semantic", "you may not read it") in [(one.what, one.why) for one in answer.left_out]
     assert ada.search("puppy", mode="semantic").results == ()
     assert not any("broke down" in one.content for one in ada.search("automobile trouble").results)

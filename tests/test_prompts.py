@@ -17,10 +17,12 @@ from commonplace import Actor, Book
 from commonplace.errors import BadInput, Denied, Erased, NotFound
 from commonplace.memory.items import Item
 from commonplace.memory.reading import of_memory
-from commonplace.recall.digesting import maker, wanted_digest
+from commonplace.recall.digest import digest_request
+from commonplace.recall.gathering import gather
 from commonplace.recall.lines import candidate, text_of
 from commonplace.recall.long_term import long_term
 from commonplace.recall.packing import long_term_block
+from commonplace.recall.verification import Checks
 from tests.shells import Cli
 
 OVER = datetime.now(UTC) - timedelta(hours=1)
@@ -77,10 +79,9 @@ def test_the_block_begins_with_what_is_pinned_then_what_bears_on_the_task_then_t
 def block_of_all(reader: Actor, query: str, max_chars: int, at: int | None) -> str:
     """The long-term block as it is when every item is read and put in order."""
     session = reader._session
-    request = wanted_digest(session, query, None, None, None, None, None, False, at)
+    request = digest_request(session, query, at)
     found = {
-        gathered.item.id: (place, gathered)
-        for place, gathered in enumerate(maker(session).gather(request).found)
+        gathered.item.id: (place, gathered) for place, gathered in enumerate(gather(session, request).items)
     }
     with session.items(at) as judge:
         items = [judge.shown(item) for item in judge.items() if item.current]
@@ -147,10 +148,10 @@ def test_the_block_is_the_same_as_if_every_item_were_read(
         for reader in (book.as_actor("ada"), book.as_actor("ben"), book.as_actor("cai")):
             for at in (None, book.head // 2, book.head - 2):
                 with reader._session.items(at) as judge:
-                    request = wanted_digest(reader._session, query, None, None, None, None, None, False, at)
-                    making = maker(reader._session)
-                    found = making.gather(request).found
-                    lines = long_term(judge, reader.name, request, found, making.checks, max_chars).lines
+                    request = digest_request(reader._session, query, at)
+                    found = gather(reader._session, request).items
+                    checks = Checks(reader._session, at)
+                    lines = long_term(judge, reader.name, request, found, checks, max_chars).lines
                 block = long_term_block(lines, max_chars).text
                 assert block == block_of_all(reader, query, max_chars, at)
 

@@ -10,9 +10,10 @@ from .inbox import inbox
 from .memory.documents import Documents
 from .memory.remembering import remember
 from .memory.verbs import Memory, forget
-from .prompts import Receipts, prompt
-from .recall.digesting import digest
-from .recall.searching import search
+from .prompts import prompt
+from .recall.digest import digest
+from .recall.search import search
+from .receipts import Receipts
 from .recording import event, events, record, record_all, watch
 from .runs import Runs, run
 from .session import Session

@@ -21,7 +21,7 @@ from .ledger.events import Event, check_position
 from .memory.reading import VisibleItems, judging
 from .memory.requests import Remember, RememberResult
 from .memory.viewer import Viewer
-from .recall.searching import IGNORED
+from .recall.search import IGNORED
 from .recall.verification import Checks
 from .state.cells import about, done_by, steps
 from .state.policy import AgentMemory
@@ -300,9 +300,9 @@ class Session:
     def was_kept(self, kept: RememberResult) -> None:
         """What an item says of files and commands is checked at once, so that it is known when it changes."""
         if kept.outcome == "stored" and kept.item_id is not None and self.services.repository is not None:
+            checks = Checks(self)
             with self.items() as items:
                 item = items.item(kept.item_id)
-            if item is not None:
-                checks = Checks(self)
-                checks.of([item])
-                checks.record()
+                if item is not None:
+                    checks.of(items.then, [item])
+            checks.record()

@@ -56,7 +56,9 @@ def _read(me: Participant, given: Mapping[str, Any]) -> dict[str, Any]:
     if target == "long_term":
         shown, ledger = me.memory.long_term(), me._session.ledger
         me._session.was_shown([item.id for item in shown])
-        now_us, checks = ledger.moment(), recorded(ledger, shown, None)
+        now_us = ledger.moment()
+        with ledger.snapshot() as now:
+            checks = recorded(now, shown)
         stale = {id for id, known in checks.items() if known.check.stale}
         page = document("Memory", shown, lambda item: remarks(item, now_us, item.id in stale))
         return {

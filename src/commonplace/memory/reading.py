@@ -140,6 +140,10 @@ class VisibleItems:
         """The book as of the moment that is asked about."""
         return self._then
 
+    @property
+    def now(self) -> ViewReader:
+        return self._now
+
     def item(self, id: str) -> Item | None:
         found = item_at(self._then, id)
         return found if found is not None and self.allows(found) else None

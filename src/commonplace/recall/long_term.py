@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..access.rights import OWNER
 from ..memory.items import Item
 from ..memory.reading import VisibleItems, of_memory
-from .digests import Bar, Gathered, Wanted
+from .gathering import Bar, DigestRequest, Gathered
 from .lines import DigestLine, candidate, text_of
 from .packing import LEAST
 
@@ -35,17 +35,22 @@ class LongTerm(NamedTuple):
 
 
 def long_term(
-    judge: VisibleItems, actor: str, wanted: Wanted, found: Sequence[Gathered], checks: Checks, max_chars: int
+    judge: VisibleItems,
+    actor: str,
+    request: DigestRequest,
+    found: Sequence[Gathered],
+    checks: Checks,
+    max_chars: int,
 ) -> LongTerm:
     """What a block of so many characters is packed from. Items that have expired or grown stale are left out; the
     digest marks what is stale."""
     by_id = {gathered.item.id: gathered for gathered in found}
-    bar = Bar(wanted, judge.settings, {})
+    bar = Bar(request, judge.settings, {})
     enough = max_chars // LEAST + 1  # no line is shorter, so no more can be shown
     lines, barred, cut = list[DigestLine](), list[tuple[str, str]](), dict[str, str]()
     items = in_order(judge, actor, found)
     while len(lines) < enough and (page := list(islice(items, enough))):
-        known = checks.of(page, wanted.at)
+        known = checks.of(judge.then, page)
         for item in page:
             stale = known[item.id].check.stale if item.id in known else ""
             if why := bar.why(item) or (f"stale: {stale}" if stale else ""):

@@ -25,7 +25,7 @@ from ..memory.portions import Portions
 from ..memory.requests import RECEIPT, Shown
 from .lines import DigestLine
 from .packing import CountTokens, Packed, estimated, long_term_block, pack_digest
-from .prompting import Building, Focused, prompt_text
+from .prompt import Focused, PromptDraft, prompt_text
 from .verification import Checked
 
 if TYPE_CHECKING:
@@ -62,14 +62,13 @@ class Around(msgspec.Struct, frozen=True):
     """What it shows besides the digest, by id."""
 
 
-def around(building: Building, has_digest: bool) -> Around:
+def around(draft: PromptDraft, has_digest: bool) -> Around:
     """What a receipt keeps of a prompt that is put together but for its digest."""
-    kept = {name: text for name, text in building.kept.items() if name not in ("long_term", "work")}
-    whole = Whole(kept, tuple(building.block), building.block_chars)
-    return Around(
-        whole, tuple(building.sources), building.work, building.kept.get("work", ""), has_digest,
-        tuple(building.omitted), tuple(building.shown),
-    )  # fmt: skip
+    parts = {name: text for name, text in draft.kept.items() if name not in ("long_term", "work")}
+    whole = Whole(parts, tuple(draft.block), draft.block_chars)
+    work_text = draft.kept.get("work", "")
+    omitted, shown = tuple(draft.omitted), tuple(draft.shown)
+    return Around(whole, tuple(draft.sources), draft.work, work_text, has_digest, omitted, shown)
 
 
 class DigestTrace(msgspec.Struct, frozen=True):
@@ -225,7 +224,7 @@ class Receipt(msgspec.Struct, frozen=True):
         return text
 
 
-def read(
+def read_receipt(
     event: Event, ledger: Ledger, may_see: Callable[[str], bool], work: Callable[[Focused], str]
 ) -> Receipt:
     """A receipt with its trace, as far as that is still there and its reader may still see all of it. `work` reads

@@ -1,5 +1,5 @@
-"""What recall tells whoever watches a process: a span and a metric of OpenTelemetry where that is installed, and the
-exact text in the log at the level of debugging."""
+"""What recall reports to those who watch a process: a span and a metric of OpenTelemetry where that is installed, and
+the exact text in the log at the level of debugging."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ log = logging.getLogger("commonplace")
 
 
 @contextmanager
-def recalling(agent: str, mode: str, **attributes: Any) -> Iterator[dict[str, Any]]:
-    """A span `memory.recall` around a recall. What is put into the mapping becomes its attributes; `text` is what was
-    recalled, and goes to the log alone."""
-    told: dict[str, Any] = {"agent": agent, "memory.mode": mode, **attributes}
+def recalling(agent: str, mode: str, **more: Any) -> Iterator[dict[str, Any]]:
+    """A span `memory.recall` around a recall. What the caller puts into the mapping becomes its attributes; `text` is
+    what was recalled, and goes to the log alone."""
+    attributes: dict[str, Any] = {"agent": agent, "memory.mode": mode, **more}
     meters = _meters()
     if meters is None:
-        yield told
-        _say(told)
+        yield attributes
+        _log(attributes)
         return
     tracer, counts = meters
     with tracer.start_as_current_span("memory.recall") as span:
-        yield told
-        _say(told)
-        span.set_attributes({name: one for name, one in told.items() if one is not None and name != "text"})
-        counts.record(told.get("memory.visible_count", 0), {"agent": agent})
+        yield attributes
+        _log(attributes)
+        span.set_attributes(
+            {name: value for name, value in attributes.items() if value is not None and name != "text"}
+        )
+        counts.record(attributes.get("memory.visible_count", 0), {"agent": agent})
 
 
-def _say(told: dict[str, Any]) -> None:
+def _log(attributes: dict[str, Any]) -> None:
     if log.isEnabledFor(logging.DEBUG):
-        log.debug("memory.recall %s", told)
+        log.debug("memory.recall %s", attributes)
 
 
 @cache

@@ -22,11 +22,12 @@ from ..errors import BadInput
 from ..ledger.events import Event, canonical, check_path, draft
 from ..ledger.keys import Key
 from ..ledger.overlay import Overlay
+from ..ledger.reader import ViewReader
 from ..memory.items import Item
 from .shell_commands import NamedCommand, lacks, manifest, named_by, spoken_of
 
 if TYPE_CHECKING:
-    from ..ledger.ledger import Ledger
+    from ..ledger.ledger import At
     from ..session import Session
 
 CHECKED = "memory.checked"
@@ -312,39 +313,38 @@ class RecordedCheck(msgspec.Struct, frozen=True):
 
 
 class Checks:
-    """What one answer says of files: each item is checked once. What is found anew goes into the answer's receipt, or
-    is recorded by itself."""
+    """What one answer, as of `at`, says of files: each item is checked once. What is found anew goes into the answer's
+    receipt, or is recorded by itself. As of the past nothing is checked: what was recorded then counts."""
 
-    def __init__(self, session: Session) -> None:
-        self._session, self._read = session, reading()
-        self.found: dict[str, Checked] = {}
+    def __init__(self, session: Session, at: At = None) -> None:
+        self._session, self._at, self._read = session, at, reading()
+        self.new: dict[str, Checked] = {}
         """What was found that the book does not say yet, by item."""
 
-    def of(self, items: Sequence[Item], at: int | None = None) -> dict[str, RecordedCheck]:
-        """What is known of these items' claims. As of now it is looked up; what is not recorded yet has position 0."""
-        wanted = [item for item in items if claims(item)]
-        known = recorded(self._session.ledger, wanted, at) if wanted else {}
+    def of(self, views: ViewReader, items: Sequence[Item]) -> dict[str, RecordedCheck]:
+        """What is known of these items' claims, by item; what is not recorded yet has position 0."""
+        claiming = [item for item in items if claims(item)]
+        known = recorded(views, claiming)
         root = self._session.services.repository
-        if root is None or at is not None:
+        if root is None or self._at is not None:
             return known
-        for item in wanted:
+        for item in claiming:
             before = known[item.id].check if item.id in known else None
-            found = self.found.get(item.id) or check(root, item, before, self._read)
-            if found != before:
-                self.found[item.id] = found
-                known[item.id] = RecordedCheck(found, 0)
+            outcome = self.new.get(item.id) or check(root, item, before, self._read)
+            if outcome != before:
+                self.new[item.id] = outcome
+                known[item.id] = RecordedCheck(outcome, 0)
         return known
 
     def record(self) -> None:
         """Record what was found, and is not recorded yet."""
-        if self.found:
-            request = RecordChecks(self._session.actor, self._session.run, tuple(self.found.values()))
+        if self.new:
+            request = RecordChecks(self._session.actor, self._session.run, tuple(self.new.values()))
             self._session.ledger.submit("recall.checked", request)
-            self.found = {}
+            self.new = {}
 
 
-def recorded(ledger: Ledger, items: Sequence[Item], at: int | None) -> dict[str, RecordedCheck]:
-    """What was found last of these items' claims, as of `at`; of those that were never checked, nothing."""
-    with ledger.snapshot(at) as views:
-        rows = {one.id: views.get("recall.checks", one.id) for one in items}
+def recorded(views: ViewReader, items: Sequence[Item]) -> dict[str, RecordedCheck]:
+    """What was found last of these items' claims; of those that were never checked, nothing."""
+    rows = {item.id: views.get("recall.checks", item.id) for item in items}
     return {id: msgspec.convert(row, RecordedCheck) for id, row in rows.items() if row is not None}

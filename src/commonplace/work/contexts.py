@@ -10,11 +10,11 @@ import msgspec
 
 from ..access.rights import Rights, rights_of
 from ..errors import BadInput, shown
-from ..recall.digesting import receipt_of
+from ..recall.digest import receipt_of
 from ..recall.escaping import as_data, as_name
 from ..recall.lines import DigestLine
 from ..recall.packing import PackLine, estimated, pack, whole
-from ..recall.searching import remembered_about
+from ..recall.search import remembered_about
 from ..recall.verification import Checks
 from .claims import path_key
 from .people import may_see_nudge, waiting
@@ -122,7 +122,7 @@ def context_of(
         newest = _newest(work, reading, rights, [one.path for one in known[Artifact]])
     decisions = [one for one in known[Decision] if one.reversed_by is None]
     session = work._session if agent is None else work._session.speaking_for(agent)
-    checks = Checks(session)
+    checks = Checks(session, at)
     memory = _remembered(session, task, info, at, checks)
     lines = list(
         _lines(info, task, told, covering, above, decisions, known[Discovery], list(newest.values()), memory)

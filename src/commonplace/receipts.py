@@ -1,0 +1,132 @@
+"""The namespace `receipts`: what digests and prompts were made of, what would have changed without one memory, and what
+has just happened in a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from .access.rights import OWNER, rights_of
+from .access.secrets import masked
+from .errors import BadInput, Erased, NotFound
+from .ledger.events import Event, check_call, check_name
+from .memory.reading import item_at
+from .memory.requests import RECEIPT
+from .memory.visibility import may_be_told
+from .recall.bisection import Bisected, bisected
+from .recall.changed_facts import changed_facts
+from .recall.prompt import WORK, Focused, headed
+from .recall.receipts import Receipt, read_receipt
+from .recall.recent import salient, window
+from .verbs import method, verb
+from .work.prompting import focus_of
+
+if TYPE_CHECKING:
+    from .ledger.ledger import At
+    from .session import Session
+
+ReceiptList = list[Receipt]
+Events = list[Event]
+
+
+class Receipts:
+    """What digests and prompts were made of, and what has happened in a run since: `book.receipts`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @verb
+    def get(self, id: str, at: At = None) -> Receipt:
+        """The receipt of a digest or prompt: what was asked, what went in and what did not. Its reader and the owner
+        can see it; `.replay()` gives the text again."""
+        event = self._session.ledger.event(check_name("a receipt", id))
+        actor, upto = self._session.actor, None if at is None else self._session.ledger.position(at)
+        known = event is not None and event.kind == RECEIPT and (upto is None or event.position <= upto)
+        if event is None or not known or actor not in (OWNER, event.actor):
+            raise NotFound(f"there is no receipt {id!r} for {actor!r}: see the digest's receipt_id")
+        self._session.check_memory_is_on()
+        reader = self._session.speaking_for(event.actor)
+        with self._session.items(at) as judge, self._session.snapshot() as now:
+            rights = rights_of(now, actor, self._session.run)
+
+            def may_see(id: str) -> bool:
+                """Of a run's state, its sharing rules have decided when the prompt was made, and they do not change."""
+                if item_at(now, id) is not None:
+                    return judge.item(id) is not None
+                source = self._session.ledger.event(id)
+                return source is not None and (
+                    source.kind.startswith("state.") or may_be_told(now, rights, source)
+                )
+
+            return read_receipt(event, self._session.ledger, may_see, partial(_said_of_work, reader))
+
+    @verb
+    def list(self, run_id: str | None = None, at: At = None) -> ReceiptList:
+        """The receipts that this actor may see, oldest first, as of `at`; those of one run, if it is named."""
+        actor, run = (
+            self._session.actor,
+            self._session.run if run_id is None else check_name("run_id", run_id),
+        )
+        upto = None if at is None else self._session.ledger.position(at)
+        found = self._session.ledger.events(
+            0, upto, run_id=run, kinds=(RECEIPT,), actor=None if actor == OWNER else actor
+        )
+        receipts = []
+        for event in found:
+            with suppress(Erased):  # it was erased itself, and not only something in it
+                receipts.append(self.get(event.id, at))
+        return receipts
+
+    @verb
+    def bisect(
+        self,
+        run_id: str | None = None,
+        without: str | None = None,
+        matters: Callable[[str], bool] | None = None,
+    ) -> Bisected:
+        """What a past run's digests would have been without one memory, or without each of those that it was
+        shown, the one that changes most first. `matters` narrows it to those without which its answer to a digest's
+        text would have been another one. No model is asked."""
+        run = self._session.run if run_id is None else check_name("run_id", run_id)
+        if run is None:
+            raise BadInput("say which run: run_id")
+        left = None if without is None else check_name("an item", without)
+        check_call("matters", matters)
+        found = self.list(run)
+        with self._session.snapshot() as now:
+            if not found and now.get("runs", run) is None:
+                raise NotFound(f"there is no run {run!r} in this book")
+        return bisected(run, found, self._derived, left, matters)
+
+    def _derived(self, id: str) -> Iterator[str]:
+        """The items that were derived from one, and so on down, as far as this actor may see them."""
+        ahead, seen = [id], {id}
+        with self._session.items() as judge:
+            while ahead:
+                below = [str(child) for _, child in judge.then.scan("children", ahead.pop())]
+                fresh = [one for one in below if one not in seen and judge.item(one) is not None]
+                seen.update(fresh)
+                ahead += fresh
+                yield from fresh
+
+    # what has just happened
+
+    @verb
+    def changed_facts(self, at: At = None) -> Events:
+        """What this actor was told in digests and what has changed since, as far as no prompt has said so yet, as of
+        `at`."""
+        return changed_facts(self._session, at)
+
+    window = method(window)
+    salient = method(salient)
+
+
+def _said_of_work(session: Session, focused: Focused) -> str:
+    """What a prompt of this actor said of a work, as far as it may still know of that."""
+    try:
+        lines, _ = focus_of(session, focused.id).lines(focused.position)
+    except NotFound:
+        return ""
+    return masked(headed(WORK, [line for _, line in lines[: focused.lines]]))
