@@ -106,26 +106,28 @@ class Signals:
         of none counts as one of its own, so that a word is as rare among conversations as it is among notes."""
         length, session = self._columns.length, self._columns.session
         self._joined, self._of_talk = np.zeros(self._columns.size), np.zeros(len(talks.lengths))
-        often = np.zeros(self._columns.size)
+        counts, reached = np.zeros(self._columns.size), np.zeros(self._columns.size, np.bool_)
         there = talks.there + self._view.documents - len(talks.order)
         for word in self._words:
-            often[word.docs] = word.counts
-            docs = word.docs[self._view.visible[word.docs]]
+            visible = word.docs[self._view.visible[word.docs]]
+            docs = visible[session[visible] > 0]
+            counts[word.docs] = word.counts
             after = talks.after[docs]
-            reached = np.union1d(docs, after[after >= 0])
-            before = talks.before[reached]
-            both = often[reached] + np.where(before >= 0, often[before], 0.0)
-            long = (length[reached] + np.where(before >= 0, length[before], 0)).astype(np.float64)
-            self._joined[reached] += _gain(word.rarity, both, long, self._view.usual, K1, B)
-            in_talk = np.bincount(session[docs], often[docs], len(talks.lengths)).astype(np.float64)
-            in_talk[0] = 0
+            reached[docs] = reached[after[after >= 0]] = True
+            turns = np.flatnonzero(reached)
+            before = talks.before[turns]
+            both = counts[turns] + np.where(before >= 0, counts[before], 0.0)
+            long = (length[turns] + np.where(before >= 0, length[before], 0)).astype(np.float64)
+            self._joined[turns] += _gain(word.rarity, both, long, self._view.usual, K1, B)
+            in_talk = np.bincount(session[docs], counts[docs], len(talks.lengths)).astype(np.float64)
             has = np.flatnonzero(in_talk)
             # A word tells no more of a conversation than of a turn, however often the same one repeats it.
-            rare = min(word.rarity, rarity(there, len(has) + int(np.count_nonzero(session[docs] == 0))))
+            rare = min(word.rarity, rarity(there, len(has) + len(visible) - len(docs)))
             self._of_talk[has] += _gain(
                 rare, in_talk[has], talks.lengths[has], talks.usual, K1_SESSION, B_SESSION
             )
-            often[word.docs] = 0
+            counts[word.docs] = 0
+            reached[turns] = False
 
     def quoted(self, docs: Ints, phrases: Iterable[Mask]) -> None:
         """Take in which of the documents have each phrase that the query puts in quotes."""

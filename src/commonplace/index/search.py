@@ -227,6 +227,8 @@ class Index:
                 kept = kept & (columns.time_us >= since_us)
             if until_us is not None:
                 kept = kept & (columns.time_us < until_us)
+            if ended and not kept.any():
+                return Found([], 0, {}, as_of, asked.cut)
             search = _Search(self._file, view, self._file.embedder if vectors else None)
             if listing:
                 return search.listed(kept, limit, as_of)
