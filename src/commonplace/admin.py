@@ -172,10 +172,10 @@ class Admin:
         """Build the index with another embedder beside the one in use, and compare what both find for the queries
         given, or for those that were recorded with digests, each under the rights of the actor that asked. With
         `switch` it replaces the one in use, for every process at once; without, it is removed again."""
-        from .recall.index_migration import Migrated, built_beside, compared, given_queries, recorded_queries
+        from .recall.index_migration import Migrated, built_beside, compared, recorded_queries
 
         embedder, ledger = named_embedder(check_text("embedder", embedder)), self._ledger
-        asked = recorded_queries(ledger, ledger.head) if queries is None else given_queries(list(queries))
+        asked = recorded_queries(ledger) if queries is None else [(OWNER, query) for query in queries]
         old, beside = self._index.catch_up(), built_beside(self._index, embedder, progress)
         try:
             found = compared(ledger, old, beside.catch_up(), asked)

@@ -1,8 +1,8 @@
-"""ChangedFact watch: who relied on something that has changed since is told, with the line that changed.
+"""Changed facts: an actor that relied on an item is told when the item changes, with the line that changed.
 
-Who changes an item looks right after its commit, and who leaves a receipt right after that: at what has changed since
-somebody last looked. One `premise.changed` is recorded for each actor whose digest held the item. So nothing is lost if
-a process is killed between a change and its look, and reading alone writes nothing.
+Every process that changes an item or leaves a receipt looks, after its commit, at what has changed since the last look.
+One `premise.changed` is recorded for each actor whose digest held the item. So nothing is lost if a process is killed
+between a change and its look, and reading alone writes nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("commonplace")
 
 CHANGED = "premise.changed"
-SAID = frozenset({"key", "value", "title", "body", "summary"})
+CONTENT = frozenset({"key", "value", "title", "body", "summary"})
 
 
 class ChangedFact(msgspec.Struct, frozen=True):
@@ -57,34 +57,34 @@ class ChangedFact(msgspec.Struct, frozen=True):
         return f"premise-{sha256(named.encode()).hexdigest()[:32]}"
 
 
-def decide_changed(overlay: Overlay, premises: tuple[ChangedFact, ...]) -> int:
-    """Tell what nobody has told yet; answers how much that is."""
-    told = 0
-    for one in premises:
-        row = overlay.get("recall.relied", one.item, one.actor, one.run)
-        if row is None or row["receipt"] != one.receipt or overlay.record_of(one.id) is not None:
+def decide_changed(overlay: Overlay, facts: tuple[ChangedFact, ...]) -> int:
+    """Record the changed facts that are not recorded yet; returns how many these are."""
+    number = 0
+    for fact in facts:
+        row = overlay.get("recall.relied", fact.item, fact.actor, fact.run)
+        if row is None or row["receipt"] != fact.receipt or overlay.record_of(fact.id) is not None:
             continue
-        record = overlay.record_of(one.item)
+        record = overlay.record_of(fact.item)
         gone = record is None or record.body is None
         payload = {
-            "item": one.item, "receipt": one.receipt, "line": one.line, "text": "" if gone else one.text,
-            "why": one.why, "by": _if_seen(overlay, one), "position": one.position,
+            "item": fact.item, "receipt": fact.receipt, "line": fact.line, "text": "" if gone else fact.text,
+            "why": fact.why, "by": _visible_cause(overlay, fact), "position": fact.position,
         }  # fmt: skip
-        parents = [] if gone else [one.item]
+        parents = [] if gone else [fact.item]
         overlay.emit(
             draft(
-                CHANGED, actor=one.actor, payload=payload, run_id=one.run or None, id=one.id, parents=parents,
+                CHANGED, actor=fact.actor, payload=payload, run_id=fact.run or None, id=fact.id, parents=parents,
                 labels={"sensitivity": "private"},
             )
         )  # fmt: skip
-        told += 1
-    return told
+        number += 1
+    return number
 
 
-def _if_seen(overlay: Overlay, premise: ChangedFact) -> str:
-    """The item that changed it, if whoever relied on it may know of it."""
-    other = item_at(overlay, premise.by) if premise.by else None
-    return premise.by if other is not None and may_read(rights_of(overlay, premise.actor), other) else ""
+def _visible_cause(overlay: Overlay, fact: ChangedFact) -> str:
+    """The item that changed it, if the actor that relied on it may see that."""
+    other = item_at(overlay, fact.by) if fact.by else None
+    return fact.by if other is not None and may_read(rights_of(overlay, fact.actor), other) else ""
 
 
 class FactWatch:
@@ -97,27 +97,27 @@ class FactWatch:
         self._lock = Lock()
 
     def look(self) -> int:
-        """Tell whoever has to be told of what has changed up to now. Answers how many were."""
+        """Record what has changed up to now, for each actor that relied on it. Returns how many it recorded."""
         ledger = self._ledger
         with self._lock:
             with ledger.snapshot() as now:
                 head = now.position
-                found = tuple(self._changed(now, self._start(now), head))
-            told = int(ledger.submit("recall.changed", found)) if found else 0
+                facts = tuple(self._changed(now, self._start(now), head))
+            number = int(ledger.submit("recall.changed", facts)) if facts else 0
             self.reached = head
-            return told
+            return number
 
     def look_after_write(self) -> None:
-        """The same for who has just changed something: that was written, whatever becomes of this. What could not be
-        told now is told by who looks next."""
+        """The same after a write, which stands even if this fails. What could not be recorded now, the next look
+        records."""
         try:
             self.look()
         except (Busy, EngineUnavailable, OutcomeUnknown) as error:
             log.warning("who relied on what was changed could not be told yet: %s", error)
 
     def _start(self, views: ViewReader) -> int:
-        """Where to go on: where we have been, or if there is a receipt that we did not know of, where its maker was.
-        Somebody may have read an item before it changed and written the receipt after that."""
+        """Where to continue: where this process has been, or if there is a receipt that it did not know of, where the
+        maker of that was. It may have read an item before it changed and written the receipt after that."""
         last = views.get("recall.swept", "")
         if last is None:  # nobody has been told anything
             return views.position
@@ -140,9 +140,9 @@ class FactWatch:
     ) -> Iterator[ChangedFact]:
         for (_, actor, run), row in views.scan("recall.relied", item):
             itself = actor == event.actor and run == (event.run_id or "")
-            over = run and (views.get("state.sums", run) or {}).get("status", "running") != "running"
-            seen = self._may_see(views, str(actor), item)
-            if row["as_of"] < event.position and not itself and not over and seen:
+            ended = run and (views.get("state.sums", run) or {}).get("status", "running") != "running"
+            visible = self._may_see(views, str(actor), item)
+            if row["as_of"] < event.position and not itself and not ended and visible:
                 text = self._line(row["receipt"], item)
                 yield ChangedFact(
                     str(actor), str(run), item, row["receipt"], row["line"], text, why, by, event.position
@@ -150,9 +150,9 @@ class FactWatch:
 
     @staticmethod
     def _may_see(views: ViewReader, actor: str, item: str) -> bool:
-        """Whether whoever relied on an item may still know of it; that it was erased may be known."""
-        found = item_at(views, item)
-        return found is None or may_name(rights_of(views, actor), found)
+        """Whether an actor that relied on an item may still know of it; that it was erased may be known."""
+        current = item_at(views, item)
+        return current is None or may_name(rights_of(views, actor), current)
 
     def _line(self, receipt: str, item: str) -> str:
         """What the receipt's text said of the item, if that is still there."""
@@ -169,16 +169,16 @@ def changed_facts(session: Session, at: At = None) -> list[Event]:
     with session.snapshot() as now, session.snapshot(at) as then:
         rows = then.scan("recall.news", session.actor)
         rights = rights_of(now, session.actor, run)
-        found = [session.ledger.event(str(key[1])) for key, _ in sorted(rows, key=lambda row: int(row[1]))]
+        events = [session.ledger.event(str(key[1])) for key, _ in sorted(rows, key=lambda row: int(row[1]))]
         mine = [
-            event for event in found if event is not None and (run is None or event.run_id in (None, run))
+            event for event in events if event is not None and (run is None or event.run_id in (None, run))
         ]
         return [without_hidden(now, rights, event) for event in mine]
 
 
 def _what_happened(event: Event, item: str) -> tuple[str, str]:
-    """What an event means for who relies on an item, and the other item that it comes from; nothing, if it is still
-    what it was."""
+    """What an event means for those who rely on an item, and the other item that it comes from; nothing, if the item
+    says what it said."""
     payload = event.payload
     if event.kind in ENDING:
         return "forgotten", ""
@@ -191,4 +191,4 @@ def _what_happened(event: Event, item: str) -> tuple[str, str]:
         return "superseded", str(fields.get("superseded_by") or "")
     if fields.get("status") in ("forgotten", "archived", "dropped"):
         return str(fields["status"]), ""
-    return ("revised" if SAID & fields.keys() else ""), ""
+    return ("revised" if CONTENT & fields.keys() else ""), ""

@@ -294,7 +294,7 @@ def _prompt(_shell: Shell, found: Any) -> Human:
 def _receipt(_shell: Shell, found: Any) -> Human:
     where = f" in run {found.run}" if found.run else ""
     yield from lines(
-        f"for {found.by}{where}, as of {found.as_of}, at {found.now}",
+        f"for {found.by}{where}, as of {found.as_of}, at {found.now:%Y-%m-%d %H:%M:%S}",
         f"asked: {found.request.get('query', '')}",
         f"index: {found.index}",
         *([f"memory was left out: {found.ignored}"] if found.ignored else []),
