@@ -15,7 +15,7 @@ import pytest
 
 import commonplace
 from commonplace import Actor, Book, StorageFailed
-from commonplace.index import Index, embedder_of, store
+from commonplace.index import Doc, Index, Put, Who, embedder_of, store
 from commonplace.recall import book_index as book_index_module
 from commonplace.state.policy import Policy, Start
 from commonplace.state.requests import Open
@@ -267,9 +267,9 @@ def test_an_index_of_another_past_is_not_believed(
         place, embedder = place_of(book), embedder_of("static")
         place.unlink()
         forged = Index.open(place, embedder, embedder, book.id)
-        who = store.Who("ada", "agent.spoke", False, "public", "episodic")
-        doc = store.Doc("ghost", "a harbour ghost", who, "episodic", "the ledger", 0)
-        assert forged.apply(0, book.head + ahead, [(1, store.Put(doc))], b"another hash")
+        who = Who("ada", "agent.spoke", False, "public", "episodic")
+        doc = Doc("ghost", "a harbour ghost", who, "episodic", "the ledger", 0)
+        assert forged.apply(0, book.head + ahead, [(1, Put(doc))], b"another hash")
         forged.close()
         assert "ghost" not in str(right(book))
     assert warned("another event" if ahead == 0 else "the book ends at")

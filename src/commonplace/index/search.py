@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ..errors import NotEnabled, StorageFailed
 from .columns import Columns, among
+from .documents import Change, Who
 from .fusion import (
     BY_PARTS,
     BY_VECTOR,
@@ -32,7 +33,8 @@ from .fusion import (
 )
 from .query import MAX_QUERY, ParsedQuery, Term, flat, parse
 from .score import MILLION, Floats, Ints, Mask, best, damping, gains, rarity, scores, summed
-from .store import VERSIONS, Change, Damaged, File, Who
+from .store import Damaged, File
+from .tables import VERSIONS
 from .vectors import SCALE, Embedder, TokenEmbedder, Tokens, Vectors, likeness
 from .view import IndexView
 from .words import folded, names, snippet, stem
