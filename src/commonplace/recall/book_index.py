@@ -156,7 +156,7 @@ class BookIndex:
         return self._answer(ask)
 
     def _answer(self, ask: Callable[[Index], T]) -> T:
-        """What the index answers. An index that was thrown away meanwhile, by whomever, is filled and asked again."""
+        """What the index answers. An index that was thrown away meanwhile is filled and asked again."""
         for _ in range(TRIES):
             index = self.catch_up()
             opened = index.opened
@@ -217,30 +217,28 @@ class BookIndex:
             events = list(ledger.events(after, upto))
             if not events:
                 return False  # an earlier ledger was put in this one's place meanwhile
-            found = [
+            page = [
                 (event.position, change)
                 for event in events
                 for change in changes(event, now.at, ledger.event, hide, ledger.registry, ledger.residue)
             ]
             runs = self._affected(now, events, ledger.event) if known else set()
-        found += [
-            (upto, change) for run in sorted(runs) for change in self._reworded(index, run, known, hide)
-        ]
-        return index.apply(after, upto, found, bytes.fromhex(events[-1].hash))
+        page += [(upto, change) for run in sorted(runs) for change in self._reworded(index, run, known, hide)]
+        return index.apply(after, upto, page, bytes.fromhex(events[-1].hash))
 
     def _reworded(self, index: Index, run: str, known: int, hide: Hide) -> Iterator[Reword]:
         """What the index says of a run's events that must be shown in another way by now."""
         from ..index import Reword
-        from .index_feed import said
+        from .index_feed import event_doc
 
         for page in pages(self._ledger.events(0, known, run)):
             texts = index.says([event.id for event in page])
             for event in page:
-                says = texts.get(event.id, set())
-                if not any(TOKEN in text for text in says) and hide(event).payload == event.payload:
+                before = texts.get(event.id, set())
+                if not any(TOKEN in text for text in before) and hide(event).payload == event.payload:
                     continue  # as most are: nothing was hidden of it, and nothing is
-                doc = said(event, hide, self._ledger.registry)
-                if doc is not None and says - {doc.text}:
+                doc = event_doc(event, hide, self._ledger.registry)
+                if doc is not None and before - {doc.text}:
                     yield Reword(doc)
 
     def with_embedder(self, place: Path | None, embedder: str) -> BookIndex:
@@ -250,7 +248,7 @@ class BookIndex:
         )
 
     def give_way_to(self, other: BookIndex) -> None:
-        """Put another index in this one's place. Who reads this one goes on with it until it is opened anew."""
+        """Put another index in this one's place. Processes that read this one keep it until they open it anew."""
         other.close()
         self.close()
         if self.place is not None and other.place is not None and not _left_alone(self.place):
