@@ -43,16 +43,16 @@ class Receipts:
         can see it; `.replay()` gives the text again."""
         event = self._session.ledger.event(check_name("a receipt", id))
         actor, upto = self._session.actor, None if at is None else self._session.ledger.position(at)
-        known = event is not None and event.kind == RECEIPT and (upto is None or event.position <= upto)
-        if event is None or not known or actor not in (OWNER, event.actor):
+        exists = event is not None and event.kind == RECEIPT and (upto is None or event.position <= upto)
+        if event is None or not exists or actor not in (OWNER, event.actor):
             raise NotFound(f"there is no receipt {id!r} for {actor!r}: see the digest's receipt_id")
         self._session.check_memory_is_on()
         reader = self._session.speaking_for(event.actor)
-        with self._session.items(at) as judge, self._session.snapshot() as now:
-            rights = rights_of(now, actor, self._session.run)
+        with self._session.items(at) as judge:
+            now, rights = judge.now, rights_of(judge.now, actor, self._session.run)
 
             def may_see(id: str) -> bool:
-                """Of a run's state, its sharing rules have decided when the prompt was made, and they do not change."""
+                """The sharing rules of a run decided on its state when the prompt was made, and they do not change."""
                 if item_at(now, id) is not None:
                     return judge.item(id) is not None
                 source = self._session.ledger.event(id)
@@ -65,16 +65,11 @@ class Receipts:
     @verb
     def list(self, run_id: str | None = None, at: At = None) -> ReceiptList:
         """The receipts that this actor may see, oldest first, as of `at`; those of one run, if it is named."""
-        actor, run = (
-            self._session.actor,
-            self._session.run if run_id is None else check_name("run_id", run_id),
-        )
+        run = self._session.run if run_id is None else check_name("run_id", run_id)
+        actor = None if self._session.is_owner else self._session.actor
         upto = None if at is None else self._session.ledger.position(at)
-        found = self._session.ledger.events(
-            0, upto, run_id=run, kinds=(RECEIPT,), actor=None if actor == OWNER else actor
-        )
         receipts = []
-        for event in found:
+        for event in self._session.ledger.events(0, upto, run_id=run, kinds=(RECEIPT,), actor=actor):
             with suppress(Erased):  # it was erased itself, and not only something in it
                 receipts.append(self.get(event.id, at))
         return receipts
@@ -92,24 +87,24 @@ class Receipts:
         run = self._session.run if run_id is None else check_name("run_id", run_id)
         if run is None:
             raise BadInput("say which run: run_id")
-        left = None if without is None else check_name("an item", without)
+        item = None if without is None else check_name("an item", without)
         check_call("matters", matters)
-        found = self.list(run)
+        receipts = self.list(run)
         with self._session.snapshot() as now:
-            if not found and now.get("runs", run) is None:
+            if not receipts and now.get("runs", run) is None:
                 raise NotFound(f"there is no run {run!r} in this book")
-        return bisected(run, found, self._derived, left, matters)
+        return bisected(run, receipts, self._derived, item, matters)
 
     def _derived(self, id: str) -> Iterator[str]:
         """The items that were derived from one, and so on down, as far as this actor may see them."""
-        ahead, seen = [id], {id}
+        ahead, visited = [id], {id}
         with self._session.items() as judge:
             while ahead:
-                below = [str(child) for _, child in judge.then.scan("children", ahead.pop())]
-                fresh = [one for one in below if one not in seen and judge.item(one) is not None]
-                seen.update(fresh)
-                ahead += fresh
-                yield from fresh
+                children = [str(child) for _, child in judge.then.scan("children", ahead.pop())]
+                new = [child for child in children if child not in visited and judge.item(child) is not None]
+                visited.update(new)
+                ahead += new
+                yield from new
 
     # what has just happened
 
