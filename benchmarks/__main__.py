@@ -34,6 +34,7 @@ BENCHES: dict[str, Callable[[float], Iterator[Figure]]] = {
     "states": state.growth,
     "memory": memory.beside_mem0,
     "memories": memory.growth,
+    "prompt": memory.prompting,
 }
 
 

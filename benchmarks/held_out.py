@@ -48,7 +48,7 @@ def asked(path: Path, embedder: str) -> Iterator[tuple[tuple[str, ...], list[Que
             book.memory.configure(embedder=embedder)
             told(book, one["conversation"])
             index, found, names = (
-                book._session.services.indexing.catch_up(),
+                book._session.services.index.catch_up(),
                 list[Question](),
                 tuple[str, ...](),
             )

@@ -52,6 +52,35 @@ def growth(scale: float) -> Iterator[Figure]:
         yield Figure(told, small, large, "µs", large / small, "<= 1.5", large / small <= 1.5)
 
 
+def prompting(scale: float) -> Iterator[Figure]:
+    """A prompt and a search by an actor of a book with 10,000 items of the team and a run of 1,000 events."""
+    items, rng = max(1_000, int(10_000 * scale)), random.Random(7)
+    with folder(memory_disk()) as where, commonplace.open(where / "ours.db", durability="process") as book:
+        book.memory.configure(embedder="static")
+        ada = book.as_actor("ada")
+        for _ in range(items):
+            ada.remember(sentence(rng), shared=True, override=AT_RANDOM)
+        with book.run() as run:
+            for _ in range(items // 10):
+                ada.record("agent.spoke", payload={"text": sentence(rng)}, run_id=run.id)
+        book.admin.reindex()
+
+        def task() -> str:
+            return f"set up the {' '.join(rng.sample(WORDS, 3))}"
+
+        for name, goal, recall in (
+            ("prompt", 25, lambda _: ada.prompt(task())),
+            ("prompt without a task", 25, lambda _: ada.prompt("")),
+            ("digest", 25, lambda _: ada.digest(task())),
+            ("search", 3, lambda _: ada.search(task())),
+        ):
+            microseconds(recall, 0, 5)
+            taken = median(microseconds(recall, 0, 50)) / 1_000
+            yield Figure(
+                f"{name}, {items:,} items", goal, taken, "ms", taken / goal, f"<= {goal}", taken <= goal
+            )
+
+
 def stub(dimensions: int) -> Any:
     """An embedder that costs next to nothing, so that the stores are compared and not the models."""
 

@@ -96,7 +96,7 @@ def asking(
 
 def found(book: Book, question: str, mode: str) -> list[str]:
     if mode == "words":  # keyword mode serves other tiers: the same index, without the rest
-        index = book._session.services.indexing.catch_up()
+        index = book._session.services.index.catch_up()
         hits = index.search(question, allowed=lambda _: True, limit=20).hits
         return [hit.id for hit in hits]
     return [one.id for one in book.search(question, mode=mode, max_results=20).results]

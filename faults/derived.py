@@ -39,7 +39,7 @@ def say(book: Book, text: str) -> str:
 
 
 def index_of(book: Book) -> Path:
-    index = book._session.services.indexing.place
+    index = book._session.services.index.place
     assert isinstance(index, Path)
     return index
 

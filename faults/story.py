@@ -16,7 +16,7 @@ from typing import Any
 from commonplace import Blob, Book, Busy, CommonplaceError, EngineUnavailable, OutcomeUnknown
 from commonplace.documents.writing import ArchiveDocuments
 from commonplace.memory.requests import Patch, Shown
-from commonplace.recall.checking import Checked, RecordChecks
+from commonplace.recall.verification import Checked, RecordChecks
 from commonplace.state.policy import AgentPolicy, Policy
 from commonplace.state.requests import Open
 

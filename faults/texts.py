@@ -30,9 +30,9 @@ from commonplace.memory.imports import records
 from commonplace.memory.items import Item
 from commonplace.memory.likeness import near_duplicate
 from commonplace.mirror import pages
-from commonplace.recall.checking import claims
-from commonplace.recall.data import as_data, as_name
-from commonplace.recall.prompting import asks_to_ignore
+from commonplace.recall.escaping import as_data, as_name
+from commonplace.recall.ignoring import asks_to_ignore
+from commonplace.recall.verification import claims
 from commonplace.surfaces.draw import clean
 from commonplace.workflow.expressions import check_expression
 

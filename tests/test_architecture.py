@@ -44,8 +44,8 @@ MAY_IMPORT = {
 }  # fmt: skip
 # The modules of the package itself, from the lowest to the highest: each may import the folders and those before it.
 IN_ORDER = [
-    "errors", "version", "verbs", "session", "event_verbs", "access_verbs", "prompts", "inbox", "runs", "participant",
-    "run", "registry", "admin", "aio", "book", "__init__", "__main__",
+    "errors", "version", "verbs", "session", "event_verbs", "access_verbs", "prompts", "receipts", "inbox", "runs",
+    "participant", "run", "registry", "admin", "aio", "book", "__init__", "__main__",
 ]  # fmt: skip
 # What a module makes for its caller is imported when it is called for.
 WHEN_CALLED = {"access_verbs": {"participant"}, "runs": {"run"}, "admin": {"book"}, "registry": {"book"}}
@@ -110,7 +110,7 @@ def test_surfaces_only_translate() -> None:
         "memory.reading",
         "participant",
         "prompts",
-        "recall.migrating",
+        "recall.index_migration",
         "recall.search",
         "registry",
         "verbs",

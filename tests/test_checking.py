@@ -12,7 +12,7 @@ from msgspec.structs import replace
 import commonplace
 from commonplace import Book
 from commonplace.memory.items import Item
-from commonplace.recall.checking import check, claims
+from commonplace.recall.verification import check, claims
 
 CODE = """import os
 

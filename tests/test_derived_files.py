@@ -15,8 +15,8 @@ import pytest
 
 import commonplace
 from commonplace import Actor, Book, StorageFailed
-from commonplace.index import Index, embedder_of, store
-from commonplace.recall import indexing as indexing_module
+from commonplace.index import Doc, Index, Put, Who, embedder_of, store
+from commonplace.recall import book_index as book_index_module
 from commonplace.state.policy import Policy, Start
 from commonplace.state.requests import Open
 from tests.shells import Cli
@@ -43,7 +43,7 @@ def shown(who: Book | Actor, *queries: str, at: int | None = None) -> str:
 
 def anew(book: Book, ask: Callable[[], Any]) -> Any:
     """The same from an index that was built a moment ago."""
-    book._session.services.indexing.throw_away()
+    book._session.services.index.throw_away()
     return ask()
 
 
@@ -86,7 +86,7 @@ def test_what_becomes_a_secret_later_leaves_every_search(book: Book, rule: str) 
             assert "zanzibar" not in shown(who, *LEAKS, at=at)
             assert not any(corrected for *_, corrected in told)
             assert "matched" not in str([one.why for one in told[0][2]])
-            book._session.services.indexing.throw_away()
+            book._session.services.index.throw_away()
             assert answers(who, *LEAKS, at=at) == told
     assert "opens with [REDACTED] at night" in shown(book, "harbour gate at night")
 
@@ -173,7 +173,7 @@ def test_what_is_labelled_sensitive_later_shapes_no_answer_of_others(book: Book)
 @pytest.mark.spec("2.7", "L6")
 def test_many_pages_of_events_are_looked_at_once(monkeypatch: pytest.MonkeyPatch, book: Book) -> None:
     """A page that declares a secret changes what earlier pages have fed, also those of another process."""
-    monkeypatch.setattr(indexing_module, "PAGE", 3)
+    monkeypatch.setattr(book_index_module, "PAGE", 3)
     run = open_run(book, sensitive_fields=("code",))
     for n in range(7):
         say(book, f"{SECRET} at gate {n}")
@@ -219,7 +219,7 @@ def talk(book: Book, who: str = "harbour", count: int = 12) -> None:
 
 
 def place_of(book: Book) -> Path:
-    place = book._session.services.indexing.place
+    place = book._session.services.index.place
     assert isinstance(place, Path)
     return place
 
@@ -267,9 +267,9 @@ def test_an_index_of_another_past_is_not_believed(
         place, embedder = place_of(book), embedder_of("static")
         place.unlink()
         forged = Index.open(place, embedder, embedder, book.id)
-        who = store.Who("ada", "agent.spoke", False, "public", "episodic")
-        doc = store.Doc("ghost", "a harbour ghost", who, "episodic", "the ledger", 0)
-        assert forged.apply(0, book.head + ahead, [(1, store.Put(doc))], b"another hash")
+        who = Who("ada", "agent.spoke", False, "public", "episodic")
+        doc = Doc("ghost", "a harbour ghost", who, "episodic", "the ledger", 0)
+        assert forged.apply(0, book.head + ahead, [(1, Put(doc))], b"another hash")
         forged.close()
         assert "ghost" not in str(right(book))
     assert warned("another event" if ahead == 0 else "the book ends at")
@@ -331,10 +331,10 @@ def test_a_damaged_index_is_built_again_with_a_word(
         DAMAGE[damage](place_of(book))
         right(book)
         assert warned("is built again")
-        assert book._session.services.indexing.trouble == ""
+        assert book._session.services.index.trouble == ""
     with commonplace.open(home) as book:
         right(book)
-        assert book._session.services.indexing.open().rebuilt == ""
+        assert book._session.services.index.open().rebuilt == ""
 
 
 @pytest.mark.spec("L1", "L5")
@@ -344,10 +344,10 @@ def test_no_flipped_bit_is_believed(tmp_path: Path, warned: Callable[[str], bool
         talk(book)
         told = right(book)
         place = place_of(book)
-        book._session.services.indexing.close()
+        book._session.services.index.close()
         whole = place.read_bytes()
         for page in range(0, len(whole), 4096):
-            book._session.services.indexing.close()
+            book._session.services.index.close()
             flipped = bytearray(whole)
             flipped[page + page // 4096 * 37 % 4096] ^= 1 << page // 4096 % 8
             place.write_bytes(flipped)
@@ -360,14 +360,14 @@ def test_damage_that_is_found_in_the_middle_of_a_search_does_not_empty_the_answe
     with commonplace.open(tmp_path / "book.db") as book:
         talk(book)
         told = right(book)
-        ranked = book._session.services.indexing.asked(
+        ranked = book._session.services.index.asked(
             lambda index: index.ranked("gate", [one.id for one in book.events()])
         )
         assert ranked
         for ask, expected in (
             (lambda: answers(book), told),
             (
-                lambda: book._session.services.indexing.asked(
+                lambda: book._session.services.index.asked(
                     lambda index: index.ranked("gate", [one.id for one in book.events()])
                 ),
                 ranked,
@@ -376,7 +376,7 @@ def test_damage_that_is_found_in_the_middle_of_a_search_does_not_empty_the_answe
             with apsw.Connection(str(place_of(book))) as other:
                 other.execute("UPDATE vectors SET vector = x'00' WHERE num = 3")
             other.close()
-            book._session.services.indexing.close()
+            book._session.services.index.close()
             assert ask() == expected
 
 
@@ -446,7 +446,7 @@ def test_a_file_that_cannot_be_read_is_built_again(tmp_path: Path, warned: Calla
     with commonplace.open(tmp_path / "book.db") as book:
         talk(book)
         answers(book)
-        book._session.services.indexing.close()
+        book._session.services.index.close()
         place_of(book).chmod(0)
         right(book)
         assert warned("could not be read")

@@ -432,7 +432,7 @@ class TestBrokenIndexes:
         def by_length(reads: Any, position: int, _hash: bytes) -> str:
             return "it is longer" if position > reads.head.position else ""
 
-        monkeypatch.setattr("commonplace.recall.indexing._misfit", by_length)
+        monkeypatch.setattr("commonplace.recall.book_index._misfit", by_length)
         monkeypatch.setattr("faults.derived.SHAPES", (derived.Case.of_another_past,))
         assert "the answers differ" in found("swapped", 3, tmp_path)
 
@@ -454,19 +454,20 @@ class TestBrokenIndexes:
     def test_swapped_notices_a_purge_that_leaves_out_what_it_could_not_use(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from commonplace.recall.indexing import Indexing
+        from commonplace.recall.book_index import BookIndex
 
-        monkeypatch.setattr(Indexing, "purge", lambda _self: [])
+        monkeypatch.setattr(BookIndex, "purge", lambda _self: [])
         assert "not in the report of the purge" in found("swapped", 1, tmp_path)
 
 
 def test_the_faults_of_memory_notice_what_is_lost_or_left(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+
     from commonplace.mirror.book import BookMirror
     from commonplace.mirror.folder import Mirror
     from commonplace.mirror.pages import Taken
-    from commonplace.recall.indexing import Indexing
+    from commonplace.recall.book_index import BookIndex
 
     with monkeypatch.context() as broken:
         broken.setattr(BookMirror, "_took", lambda _self, _path, edit: Taken(edit, True))
@@ -476,8 +477,8 @@ def test_the_faults_of_memory_notice_what_is_lost_or_left(
         broken.setattr(Mirror, "erase", lambda *_: None)
         assert "finds it in" in found("forgetting", 6, tmp_path)
     with monkeypatch.context() as broken:
-        broken.setattr(Indexing, "purge", lambda _self: [])
-        broken.setattr("commonplace.recall.feed.Erase", lambda _ids: RemovedDoc("nothing"))
+        broken.setattr(BookIndex, "purge", lambda _self: [])
+        broken.setattr("commonplace.recall.index_feed.Erase", lambda _ids: RemovedDoc("nothing"))
         assert "holds it" in found("forgetting", 6, tmp_path)
     monkeypatch.setattr("faults.memory.SERVED", ("sqlite",))
     monkeypatch.setattr("faults.memory.PROCESSES", 1)

@@ -61,7 +61,7 @@ def test_meaning_is_found_without_the_word(book: Book) -> None:
 @pytest.mark.spec("4.2")
 def test_days_and_speakers_that_are_named_count(book: Book) -> None:
     first = book.search("what happened on 21 May 2026?").results[0]
-    assert first.timestamp.startswith("2026-05-21")
+    assert first.timestamp.date().isoformat() == "2026-05-21"
     assert {one.author for one in book.search("what did mira say about it", max_results=3).results} == {
         "mira"
     }
@@ -70,7 +70,7 @@ def test_days_and_speakers_that_are_named_count(book: Book) -> None:
 @pytest.mark.spec("4.11")
 def test_every_signal_says_what_it_gave(book: Book) -> None:
     (first,) = book.search("When did the car break down?", max_results=1, explain=True).results
-    for signal in ("cos", "bm_s", "when", "soft"):
+    for signal in ("its meaning", "its words", "when it was said", "words like those asked for"):
         assert f"{signal} gave" in first.why
     assert "'car' matched 'car'" in first.why
 
@@ -90,7 +90,7 @@ def test_the_same_answer_comes_from_every_engine_and_from_a_new_index(book: Book
                 "agent.spoke", actor=actor, session_id=session, occurred_at=when, payload={"text": text}
             )
         assert answers(other) == before
-        other._session.services.indexing.throw_away()
+        other._session.services.index.throw_away()
         assert answers(other) == before
 
 
@@ -130,7 +130,7 @@ def test_without_vectors_words_and_what_was_said_around_them_still_count(book: B
     ada = book.as_actor("ada")
     answer = ada.search("puppy from the shelter", explain=True)
     assert answer.results[0].content == TALK[1][3]
-    assert "cos gave" not in answer.results[0].why
+    assert "its meaning gave" not in answer.results[0].why
     assert ("semantic", "you may not read it") in [(one.what, one.why) for one in answer.left_out]
     assert ada.search("puppy", mode="semantic").results == ()
     assert not any("broke down" in one.content for one in ada.search("automobile trouble").results)
@@ -142,7 +142,7 @@ def test_an_erased_text_takes_its_vector_and_its_words_along(book: Book) -> None
     assert book.search("puppy").results[0].id == said.id
     book.erase(said.id)
     assert said.id not in [one.id for one in book.search("adopted a puppy", mode="semantic").results]
-    file = book._session.services.indexing.catch_up()._file
+    file = book._session.services.index.catch_up()._file
     with file.using():
         assert file.rows("SELECT count(*) FROM vectors") == [(len(TALK) - 1,)]
         assert file.rows("SELECT count(*) FROM word_vectors WHERE num NOT IN (SELECT num FROM words)") == [

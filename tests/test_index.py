@@ -22,7 +22,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commonplace.errors import BadInput, BookClosed, EngineUnavailable, NotABook
-from commonplace.index import Change, Doc, Erase, Found, Index, Put, RemovedDoc, Reword, Who, store
+from commonplace.index import (
+    Change,
+    Doc,
+    Erase,
+    Found,
+    Index,
+    Put,
+    RemovedDoc,
+    Reword,
+    Who,
+    store,
+    tables,
+    writing,
+)
 from commonplace.index.words import near
 
 DAY = 86_400_000_000
@@ -492,7 +505,7 @@ def test_damage_found_later_empties_the_index_and_says_so(tmp_path: Path) -> Non
         assert ask(index, "fox") == Found([], 0, {}, 0, False)
     assert "found while reading" in index.rebuilt
     assert index.apply(0, 1, [(1, Put(doc("a", "fox")))])
-    with mock.patch.object(store, "counted", side_effect=apsw.CorruptError("found while writing")):
+    with mock.patch.object(writing, "counted", side_effect=apsw.CorruptError("found while writing")):
         assert not index.apply(1, 2, [(2, Put(doc("b", "fox")))])
     assert (index.position, ids(index, "fox")) == (0, [])
     assert "found while writing" in index.rebuilt
@@ -643,9 +656,9 @@ for path in Path(sys.argv[1]).iterdir():
 
 
 @pytest.mark.spec("L10")
-@pytest.mark.parametrize("buffer", [1, store.BUFFER])
+@pytest.mark.parametrize("buffer", [1, tables.BUFFER])
 def test_what_was_erased_is_nowhere_in_the_files(tmp_path: Path, buffer: int) -> None:
-    with mock.patch.object(store, "BUFFER", buffer):
+    with mock.patch.object(tables, "BUFFER", buffer):
         index = filled(
             [
                 Put(doc("secret", "the passphrase is xylophonic")),
@@ -670,8 +683,8 @@ def test_what_was_erased_is_nowhere_in_the_files(tmp_path: Path, buffer: int) ->
 
 
 @pytest.mark.spec("2.7", "L1", "L6")
-@pytest.mark.parametrize("buffer", [1, store.BUFFER])
-@pytest.mark.parametrize("block", [4, store.BLOCK])
+@pytest.mark.parametrize("buffer", [1, tables.BUFFER])
+@pytest.mark.parametrize("block", [4, tables.BLOCK])
 def test_a_document_that_is_reworded_is_as_if_it_had_always_said_so(
     tmp_path: Path, buffer: int, block: int
 ) -> None:
@@ -682,7 +695,7 @@ def test_a_document_that_is_reworded_is_as_if_it_had_always_said_so(
     def changes(texts: Iterable[tuple[str, str]]) -> list[Change]:
         return [Put(doc(id, text, author=f"a{n % 3}")) for n, (id, text) in enumerate(texts)]
 
-    with mock.patch.object(store, "BUFFER", buffer), mock.patch.object(store, "BLOCK", block):
+    with mock.patch.object(tables, "BUFFER", buffer), mock.patch.object(tables, "BLOCK", block):
         index = filled(changes(said), tmp_path / "index.db")
         new = {f"d{n}": f"{rng.choice(words[:5])} token token vole{n}" for n in range(0, 23, 2)}
         rewords = [(61, Reword(doc(id, text))) for id, text in new.items()]
@@ -774,7 +787,7 @@ def answers(
 @contextmanager
 def small_lists(buffer: int) -> Iterator[None]:
     """Buffers and blocks so small that a handful of documents fills many."""
-    with mock.patch.object(store, "BUFFER", buffer), mock.patch.object(store, "BLOCK", 4):
+    with mock.patch.object(tables, "BUFFER", buffer), mock.patch.object(tables, "BLOCK", 4):
         yield
 
 

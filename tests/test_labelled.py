@@ -114,7 +114,7 @@ def test_hybrid_is_behind_neither_of_its_parts_in_any_group(
 
 def test_every_signal_earns_its_place(book: Book) -> None:
     """For some kind of text, all signals rank better than all but one, whichever that is; none costs much elsewhere."""
-    index = book._session.services.indexing.catch_up()
+    index = book._session.services.index.catch_up()
     asked = [
         (one, index.search(one.text, allowed=lambda _: True, how="hybrid", limit=200).hits)
         for one in questions()

@@ -25,7 +25,7 @@ def book(book_url: str) -> Iterator[Book]:
 
 @pytest.mark.spec("4.13")
 def test_an_index_is_built_beside_compared_and_thrown_away_or_switched_to(book: Book, book_url: str) -> None:
-    before = book._session.services.indexing.fingerprint
+    before = book._session.services.index.fingerprint
     tried = book.admin.migrate_index("minilm")
     assert (tried.before, tried.switched) == (before, False)
     assert "MiniLM" in tried.after
@@ -38,21 +38,21 @@ def test_an_index_is_built_beside_compared_and_thrown_away_or_switched_to(book: 
     assert theirs["ada"].after[0] == cats
     assert cats not in (*theirs["ben"].before, *theirs["ben"].after), "each under the rights of whoever asked"
     assert book.memory.settings().embedder == "static"
-    assert book._session.services.indexing.fingerprint == before
-    place = book._session.services.indexing.place
+    assert book._session.services.index.fingerprint == before
+    place = book._session.services.index.place
     assert place is None or not [one for one in place.parent.iterdir() if ".next" in one.name]
     if book_url == "memory:":
         assert book.admin.migrate_index("minilm", queries=["kittens"], switch=True).switched
         book.search("kittens nap")
-        assert book._session.services.indexing.fingerprint == tried.after
+        assert book._session.services.index.fingerprint == tried.after
         return
     with commonplace.open(book_url) as other:
         assert other.search("kittens nap").results
         done = book.admin.migrate_index("minilm", queries=["kittens nap"], switch=True)
         assert [one.query for one in done.compared] == ["kittens nap"]
         other.search("kittens nap")
-        assert other._session.services.indexing.fingerprint == tried.after, "every process has switched"
-        assert other._session.services.indexing.open().rebuilt == "", "to the one that was built"
+        assert other._session.services.index.fingerprint == tried.after, "every process has switched"
+        assert other._session.services.index.open().rebuilt == "", "to the one that was built"
         assert place is not None
         assert not [one for one in place.parent.iterdir() if ".next" in one.name]
     assert book.memory.settings().embedder == "minilm"

@@ -16,7 +16,7 @@ import commonplace
 from commonplace import Book
 from commonplace.errors import BadInput, StorageFailed
 from commonplace.index import Index
-from commonplace.recall import observing, salience
+from commonplace.recall import salience, telemetry
 
 
 def told(book: Book) -> dict[str, str]:
@@ -132,7 +132,7 @@ def test_every_recall_is_a_span_and_a_figure_and_its_text_is_in_the_log(
     tracer.add_span_processor(SimpleSpanProcessor(exporter))
     counts = meter.get_meter("commonplace").create_histogram("memory.visible_count")
     with pytest.MonkeyPatch.context() as patch, commonplace.open("memory:") as book:
-        patch.setattr(observing, "_meters", lambda: (tracer.get_tracer("commonplace"), counts))
+        patch.setattr(telemetry, "_meters", lambda: (tracer.get_tracer("commonplace"), counts))
         told(book)
         ada = book.as_actor("ada")
         with caplog.at_level("DEBUG", "commonplace"):

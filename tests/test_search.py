@@ -331,7 +331,7 @@ def test_a_broken_index_is_done_without_and_the_answer_says_so(
     answer = team["ben"].search("harbour", explain=True)
     assert {one.id for one in with_index.results} < {one.id for one in answer.results}
     told = [one.why for one in answer.left_out if one.what == "the index file"]
-    assert bool(told) == (book._session.services.indexing.place is not None)
+    assert bool(told) == (book._session.services.index.place is not None)
     assert all("the disk is full" in one for one in told)
     assert team["ben"].digest("harbour").item_ids
 

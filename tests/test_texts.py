@@ -18,7 +18,7 @@ from commonplace.access.patterns import bad_pattern
 from commonplace.access.redact import TOKEN, Redactor
 from commonplace.index.words import MOST_READ, MOST_WORDS, counted, snippet
 from commonplace.memory.items import Item
-from commonplace.recall.checking import MOST_CLAIMS, claims
+from commonplace.recall.verification import MOST_CLAIMS, claims
 from commonplace.state.contract import violations
 from commonplace.workflow.load import examine
 from tests.test_state import open_run

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .ledger.transfer import Imported
     from .ledger.upkeep import Rebuilt, Verification
     from .mirror.verbs import Mirrors
-    from .recall.migrating import Migrated
+    from .recall.index_migration import Migrated
     from .session import Session
 
 SHORTEST = 4
@@ -66,7 +66,7 @@ class Admin:
 
     def __init__(self, session: Session, mirrors: Mirrors) -> None:
         self._session, self._mirrors = session, mirrors
-        self._ledger, self._indexing = session.ledger, session.services.indexing
+        self._ledger, self._index = session.ledger, session.services.index
 
         self.facts = session.ledger.store.facts
         """What the engine under this book promises."""
@@ -105,7 +105,7 @@ class Admin:
         are taken in first."""
         check_call("progress", progress)
         self._mirrors.sync_own()
-        self._indexing.throw_away()
+        self._index.throw_away()
         return rebuild(self._ledger, progress=progress)
 
     # erasing
@@ -132,7 +132,7 @@ class Admin:
         why = "; ".join(report.remaining)
         outside = self._session.services.outside.purged()
         files = [FilePurged(str(path), why) for path in self._ledger.store.files() if path.exists()]
-        files += [*self._indexing.purge(), *outside]
+        files += [*self._index.purge(), *outside]
         more = [f"{file.path}: {file.remains}" for file in files if file.remains not in ("", why)]
         return PurgeReport(report.done, (*report.remaining, *more), tuple(files))
 
@@ -152,19 +152,19 @@ class Admin:
             raise BadInput(
                 f"the raw files of this {self.facts.engine} book are not on this host, or it does not say where"
             )
-        return look_for(wanted, [*files, *self._indexing.files(), *self._session.services.outside.files()])
+        return look_for(wanted, [*files, *self._index.files(), *self._session.services.outside.files()])
 
     # the index
 
     @verb
     def index_size(self) -> tuple[int, int]:
         """The bytes of the index on disk and in memory; zeros before the first search."""
-        return self._indexing.takes()
+        return self._index.takes()
 
     @verb
     def reindex(self, progress: Progress | None = None) -> int:
         """Let the index catch up with the ledger; returns the position that it has reached."""
-        return int(self._indexing.catch_up(check_call("progress", progress)).position)
+        return int(self._index.catch_up(check_call("progress", progress)).position)
 
     @verb
     def migrate_index(
@@ -181,16 +181,16 @@ class Admin:
 
         `embedder` is auto, static, minilm, fastembed:MODEL, sentence-transformers:MODEL or openai:MODEL@URL.
         `queries` is what to compare them by. `switch` is whether the new one is used from now on."""
-        from .recall.migrating import Migrated, built_beside, compared, given_queries, recorded_queries
+        from .recall.index_migration import Migrated, built_beside, compared, recorded_queries
 
         embedder, ledger = named_embedder(check_text("embedder", embedder)), self._ledger
-        asked = recorded_queries(ledger, ledger.head) if queries is None else given_queries(list(queries))
-        old, beside = self._indexing.catch_up(), built_beside(self._indexing, embedder, progress)
+        asked = recorded_queries(ledger) if queries is None else [(OWNER, query) for query in queries]
+        old, beside = self._index.catch_up(), built_beside(self._index, embedder, progress)
         try:
             found = compared(ledger, old, beside.catch_up(), asked)
             migrated = Migrated(embedder, old.fingerprint, beside.fingerprint, found, switch)
             if switch:
-                self._indexing.give_way_to(beside)
+                self._index.give_way_to(beside)
                 Memory(self._session).configure(embedder=embedder)
         finally:
             beside.throw_away()

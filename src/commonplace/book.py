@@ -34,10 +34,10 @@ from .memory.showing import Showing
 from .mirror.outside import OutsideFiles
 from .mirror.verbs import Mirrors
 from .participant import Actor, Participant
+from .recall.book_index import BookIndex, place_for
 from .recall.capability import RECALL
-from .recall.checking import repository_around
-from .recall.indexing import Indexing, place_for
-from .recall.premises import PremiseWatch
+from .recall.changed_facts import FactWatch
+from .recall.verification import repository_around
 from .session import Services, Session
 from .state.capability import STATE
 from .state.redaction import as_logged, runs_affected
@@ -127,7 +127,7 @@ def owner_session(
     facts, beside = ledger.store.facts, engine.beside
     place = place_for(None if facts.read_only else beside, facts.engine, ledger.meta.book)
     services = Services(
-        Indexing(
+        BookIndex(
             ledger,
             place,
             lambda: as_logged(ledger.snapshot),
@@ -135,7 +135,7 @@ def owner_session(
             lambda: is_ours(ledger, beside),
             in_cache=beside is None,
         ),
-        PremiseWatch(ledger),
+        FactWatch(ledger),
         Showing(ledger),
         beside=beside,
         repository=repository,
@@ -246,7 +246,7 @@ class Book(Participant):
 
     def _close(self) -> None:
         self.ledger.closed = True
-        self._session.services.indexing.close()
+        self._session.services.index.close()
         self.ledger.store.close()
         self._engine.close()
         if self._aio is not None:

@@ -14,9 +14,10 @@ from .inbox import inbox
 from .ledger.checks import check_call, check_path
 from .memory.remember import remember
 from .memory.verbs import Memory, forget
-from .prompts import Receipts, prompt
-from .recall.digesting import digest
-from .recall.searching import search
+from .prompts import prompt
+from .recall.digest import digest
+from .recall.search import search
+from .receipts import Receipts
 from .runs import Runs, run
 from .session import Session
 from .verbs import method, namespace

@@ -1,63 +1,48 @@
-"""Prompts: the task, and all that an actor should know for it, from every part of the book, in one budget; and the
-receipts that tell how each came about."""
+"""Prompts: the task, and all that an actor should know for it, from every part of the book, in one budget."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from .access.masking import masked
-from .access.rights import OWNER, rights_of
-from .errors import BadInput, Erased, NotFound, shown
-from .ledger.checks import check_call, check_name, check_whole
+from .errors import BadInput, shown
+from .ledger.checks import check_whole
 from .ledger.events import Event
-from .memory.items import Item, remarks
-from .memory.markdown import document
+from .memory.items import Item
 from .memory.portions import Portion
-from .memory.reading import item_at
-from .memory.requests import RECEIPT
-from .memory.verbs import Memory
-from .memory.visibility import may_be_told
-from .recall.bisecting import Bisected, bisected
-from .recall.checking import Checks, recorded
-from .recall.data import as_data
-from .recall.digesting import check_stable, made_digest, maker, wanted_digest
-from .recall.episodes import NO_MEMORY, NONE_SALIENT
-from .recall.lately import salient, window
+from .recall.changed_facts import changed_facts
+from .recall.digest import digest_request, make_digest, try_digest
+from .recall.escaping import as_data
+from .recall.gathering import DigestRequest, Gathering, gather
 from .recall.lines import all_of
+from .recall.long_term import long_term
 from .recall.packing import SPARE, CountTokens, estimated, long_term_block
-from .recall.premises import changed_facts
-from .recall.prompting import (
+from .recall.prompt import (
+    CHANGED,
     NUDGES,
     PARTS,
-    PREMISES,
     RECENT,
-    Building,
+    WORK,
     Focused,
     Prompt,
-    Room,
+    PromptDraft,
     changed_lines,
-    work_part,
+    headed,
 )
-from .recall.receipts import Counted, Receipt, around
-from .recall.receipts import read as read_receipt
+from .recall.receipts import Counted, around
+from .recall.recent import NO_MEMORY, NONE_SALIENT, salient, window
+from .recall.verification import Checks
 from .state.prompt import MOST, inputs
 from .state.redaction import redactor_of
 from .state.sharing import visible_state
-from .verbs import ItemId, ReceiptId, RunId, method, verb
 from .work.prompting import WorkFocus, focus_of, was_nudged_of
 
 if TYPE_CHECKING:
     from .ledger.ledger import At
-    from .recall.digests import Gathering, Maker, Wanted
     from .session import Session
-
-ReceiptList = list[Receipt]
-Events = list[Event]
+    from .work.prompting import WorkFocus
 
 TRIES = 6
 """How often a digest is tried so that a prompt does not exceed its budget of tokens."""
@@ -86,346 +71,246 @@ def prompt(
     stable and tells nothing for good.
 
     `task` is what the agent is to do, in words. `work` is the id of a work whose state goes in."""
-    wanted_parts = _parts_of(parts)
-    for name, one in (("max_chars", max_chars), ("max_tokens", max_tokens)):
-        if one is not None:
-            check_whole(name, one)
-    count = count_tokens or session.services.count_tokens
-    room = Room(max_chars, max_tokens, estimated if count is None else Counted(count))
-    wanted = wanted_digest(session, task, None, None, None, None, count_tokens, ignore_memory, at)
-    wanted = replace(wanted, stable=check_stable(stable, at, receipt), receipt=receipt, in_prompt=True)
-    making, tells = maker(session), receipt and at is None
-    if tells and not session.refusal:
-        session.services.premises.look()
-    building = Building(room, wanted.at)
-    _fixed_parts(session, building, task, wanted_parts)
-    if over := building.over:
-        building.left_out.insert(0, ("the budget", f"the task alone is too much: {over}"))
-    if "changed" in wanted_parts and not wanted.ignored:
-        wanted = _changed_part(session, building, wanted, making.checks, tells)
-    if work is not None:
-        focus = focus_of(session, work, tells)
-        if "nudges" in wanted_parts:
-            _nudges_part(building, focus, "changed" not in wanted_parts)
-        if "work" in wanted_parts:
-            _work_part(building, focus)
-    gathering = None
-    if not wanted.ignored and {"long_term", "digest"} & wanted_parts:
-        gathering = making.gather(wanted)
-        if "long_term" in wanted_parts and session.reads("long_term", at):
-            wanted = _long_term_part(session, building, wanted, making, gathering)
-    if "recent" in wanted_parts and not wanted.ignored:
-        recent_part, events = _recent_part(session, task, building)
-        if room.over({**building.parts, "recent": recent_part}):
-            if recent_part:
-                building.leave_out("recent events", "the budget has no room for them")
-        else:
-            building.add("recent", recent_part, events)
-    has_digest = "digest" in wanted_parts
-    if has_digest:
-        wanted = _within(wanted, building, making, gathering)
-    wanted = replace(wanted, around=around(building, has_digest))
-    digest = made_digest(session, making, wanted, gathering)
-    building.add("digest", digest.text)
-    omitted = [*digest.omitted, *building.omitted]
-    told = [*building.left_out, *omitted, *((one.what, one.why) for one in digest.left_out)]
-    shown = {name: text for name, text in building.parts.items() if name != "digest" or has_digest}
-    return Prompt.of(
-        shown, digest if has_digest else None, omitted, list(dict.fromkeys(told)), digest.receipt_id
+    chosen = _check_parts(parts)
+    for name, most in (("max_chars", max_chars), ("max_tokens", max_tokens)):
+        if most is not None:
+            check_whole(name, most)
+    request = digest_request(
+        session, task, at, ignore=ignore_memory, count=count_tokens, stable=stable, receipt=receipt
     )
+    count = estimated if request.count is None else Counted(request.count)
+    draft = PromptDraft(Portion(None, max_chars, max_tokens), count, request.at)
+    tells = receipt and at is None
+    if tells and not session.refusal:
+        session.services.fact_watch.look()
+    return _PromptMaker(session, task, chosen, replace(request, in_prompt=True), draft, tells).make(work)
 
 
-def _nudges_part(building: Building, focus: WorkFocus, changes: bool) -> None:
-    """Add the nudges that wait for this actor, as many as there is room for; the rest waits on."""
-    waiting = focus.waiting(changes, building.at)
+class _PromptMaker:
+    """Makes one prompt: every method adds a part to the draft, in the order in which they get room."""
 
-    def build(number: int) -> str:
-        return "\n".join((NUDGES, *(line for _, line in waiting[:number]))) if number else ""
-
-    number = building.fitted("nudges", build, len(waiting))
-    if number < len(waiting):
-        building.leave_out(
-            f"{len(waiting) - number} nudges", "the budget has no room: the next prompt tells them"
-        )
-    ids = [id for id, _ in waiting[:number]]
-    told = set(focus.deliver(ids) if number and building.at is None else ids)
-    lines = [(id, line) for id, line in waiting[:number] if id in told]
-    shown = [id for id, _ in lines]
-    building.shown += shown
-    building.add("nudges", "\n".join((NUDGES, *(line for _, line in lines))) if lines else "", shown)
-
-
-def _work_part(building: Building, focus: WorkFocus) -> None:
-    """Add how a work stands, as far as there is room for it."""
-    lines, position = focus.lines(building.at)
-
-    def build(number: int) -> str:
-        return work_part(lines, number)
-
-    number = building.fitted("work", build, len(lines))
-    if number < len(lines):
-        building.leave_out(f"{len(lines) - number} lines about the work", "the budget has no room for them")
-    building.shown += [id for id, _ in lines[:number]]
-    building.add("work", build(number))
-    building.work = Focused(focus.id, position, number)
-
-
-def _changed_part(
-    session: Session, building: Building, wanted: Wanted, checks: Checks, tells: bool
-) -> Wanted:
-    """Add what has changed since this actor was told, as much as there is room for; the rest comes next time."""
-    run, at = session.run, building.at
-    if not session.rules.enabled:
-        return wanted
-    every = [one for one in changed_facts(session, at) if not one.erased and one.run_id in (None, run)]
-    nudged = [one.id for one in every if was_nudged_of(session.ledger, session.actor, one.id)]
-    news = [one for one in every if one.id not in nudged]
-    now = _what_holds_now(session, news, wanted)
-    lines = changed_lines(news, _as_lines(now, checks, at))
-
-    def build(number: int) -> str:
-        return "\n".join((PREMISES, *lines[:number])) if number else ""
-
-    number = building.fitted("changed", build, len(lines))
-    if number < len(lines):
-        building.leave_out(
-            f"{len(lines) - number} changes", "the budget has no room: the next prompt tells them"
-        )
-    shown = [one for one in news[:number] if one.id in now]
-    building.shown += [now[one.id].id for one in shown]
-    also = tuple((now[one.id].id, now[one.id].position) for one in shown)
-    named = [one.id for one in news[:number]]
-    quoted = [one.payload["item"] for one in news[:number] if one.payload["text"]]
-    building.add("changed", build(number), [*named, *quoted, *(id for id, _ in also)])
-    return replace(wanted, told=(*nudged, *named) if tells else (), also=also)
-
-
-def _as_lines(items: Mapping[str, Item], checks: Checks, at: int | None) -> dict[str, str]:
-    """What each of these says, and what has to be known of it."""
-    known = checks.of(list(items.values()), at)
-    stale = {id: one.check.stale for id, one in known.items() if one.check.stale}
-    marks = {
-        name: (["disputed"] if one.disputed else [])
-        + ([f"stale: {stale[one.id]}"] if one.id in stale else [])
-        for name, one in items.items()
-    }
-    return {
-        name: all_of(one) + (f" ({as_data(', '.join(marks[name]))})" if marks[name] else "")
-        for name, one in items.items()
-    }
-
-
-def _long_term_part(
-    session: Session, building: Building, wanted: Wanted, making: Maker, gathering: Gathering
-) -> Wanted:
-    """Add the block of long-term memory, and with it what the digest need not say."""
-    own = session.rules
-    most = own.max_chars if own.enabled and own.inject else 0
-    if not most:
-        return wanted
-    candidates, barred, shortened, total = making.long_term(wanted, gathering, most)
-    fits = building.fitted("long_term", lambda size: long_term_block(candidates, size).text, most)
-    packed = long_term_block(candidates, fits, rest=fits < most)
-    cut = {id: why for id, why in (*shortened.items(), *packed.omitted) if id in packed.ids}
-    building.omitted += [*barred, *cut.items()]
-    if len(packed.taken) < total:
-        left = total - len(packed.taken)
-        room = "the budget" if fits < most else f"{most:,} characters"
-        building.leave_out("long-term memory", f"{left} of {total} do not fit into {room}")
-    building.add("long_term", packed.text)
-    building.shown += packed.ids
-    whole = tuple((one.id, one.version) for one in packed.taken if one.id not in cut)
-    after = [one for one in candidates if one.id not in packed.ids][:SPARE]
-    building.block = [one for one in candidates if one.id in packed.ids or one in after]
-    building.block_chars = fits
-    return replace(wanted, beside=whole)
-
-
-def _within(wanted: Wanted, building: Building, making: Maker, gathering: Gathering | None) -> Wanted:
-    """The digest that is asked for, within what is left of a prompt's budget. Tokens of parts need not add up to
-    those of the whole, so it is tried first."""
-    budgets, less, room, made = wanted.rules.budgets, 0, building.room, building.parts
-    for _ in range(TRIES):
-        total = room.left(made, budgets.total, less)
-        fitting = _with_total(wanted, total)
-        if total.max_tokens in (None, 0):
-            return fitting
-        tried = making.make(fitting, gathering, delivered=False)
-        if not room.over({**made, "digest": tried.text}):
-            return fitting
-        less = less * 2 + 8
-    return _with_total(wanted, Portion(budgets.total.max_items, 0, 0))
-
-
-def _what_holds_now(session: Session, premises: Sequence[Event], wanted: Wanted) -> dict[str, Item]:
-    """What stands in the place of each, where somebody has said so: not what is only claimed."""
-    found: dict[str, Item] = {}
-    with session.viewer(wanted.at) as viewer:
-        for one in premises:
-            item = (
-                viewer.item(one.payload["item"]) if one.payload["why"] in ("superseded", "revised") else None
-            )
-            while item is not None and item.status == "superseded" and item.superseded_by:
-                item = viewer.item(item.superseded_by)
-            holds = item is not None and item.current and item.valid(wanted.now_us)
-            if item is not None and holds and item.sensitivity in wanted.rules.allow_sensitivities:
-                found[one.id] = viewer.shown(item)
-    return found
-
-
-def _fixed_parts(session: Session, building: Building, task: str, parts: Collection[str]) -> None:
-    """Add what a prompt begins with: the task, and in a run what the agent may see of the state. A receipt keeps
-    nothing of the run's secrets."""
-    if "task" in parts:
-        building.add("task", f"## Task\n{task}")
-    if session.run is None or "inputs" not in parts:
-        return
-    state = visible_state(session.ledger, session.run, session.actor, building.at)
-    most = building.fitted("inputs", lambda size: inputs(session.actor, state, size), MOST)
-    text = inputs(session.actor, state, most)
-    if building.room.over({**building.parts, "inputs": text}) and text:
-        building.leave_out("inputs", "the budget has no room for them: read the run's state")
-        return
-    with session.snapshot() as now:
-        hide = redactor_of(now, session.run)
-    sources = session.ledger.ids_at(state.sources(*state))
-    building.add("inputs", text, sources, inputs(session.actor, hide(dict(state)), most))
-
-
-def _recent_part(session: Session, task: str, building: Building) -> tuple[str, Sequence[str]]:
-    """What has just happened in the run, as a part of a prompt, and the ids of the events."""
-    own, shown = session.rules, "\n".join(building.parts.values())
-    most = own.salience_top_k if own.use_salience else own.window
-    if session.run is None or not most or not session.reads("episodic", building.at):
-        return "", ()
-    if own.use_salience:
-        events = salient(session, task, top_k=most, shown=shown, at=building.at)
-    else:
-        events = window(session, k=most, shown=shown, at=building.at)
-    if events.text in (NO_MEMORY, NONE_SALIENT):
-        return "", ()
-    return f"{RECENT}\n{events.text}", [event.id for event in events.events]
-
-
-def long_term_page(session: Session) -> str:
-    """MEMORY.md as this actor may see it, with what is known about each item; "" if there is nothing in it."""
-    items, ledger = Memory(session).long_term(), session.ledger
-    now_us, checks = ledger.moment(), recorded(ledger, items, None)
-    stale = {id for id, known in checks.items() if known.check.stale}
-    return document("Memory", items, lambda item: remarks(item, now_us, item.id in stale)) if items else ""
-
-
-class Receipts:
-    """What digests and prompts were made of, and what has happened in a run since: `book.receipts`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    @verb
-    def get(self, id: ReceiptId, at: At = None) -> Receipt:
-        """The receipt of a digest or prompt: what was asked, what went in and what did not. Its reader and the owner
-        can see it; `.replay()` gives the text again."""
-        event = self._session.ledger.event(check_name("a receipt", id))
-        actor, upto = self._session.actor, None if at is None else self._session.ledger.position(at)
-        known = event is not None and event.kind == RECEIPT and (upto is None or event.position <= upto)
-        if event is None or not known or actor not in (OWNER, event.actor):
-            raise NotFound(f"there is no receipt {id!r} for {actor!r}: see the digest's receipt_id")
-        self._session.check_memory_is_on()
-        reader = self._session.speaking_for(event.actor)
-        with self._session.viewer(at) as viewer, self._session.snapshot() as now:
-            rights = rights_of(now, actor, self._session.run)
-
-            def may_see(id: str) -> bool:
-                """Of a run's state, its sharing rules have decided when the prompt was made, and they do not change."""
-                if item_at(now, id) is not None:
-                    return viewer.item(id) is not None
-                source = self._session.ledger.event(id)
-                return source is not None and (
-                    source.kind.startswith("state.") or may_be_told(now, rights, source)
-                )
-
-            return read_receipt(event, self._session.ledger, may_see, partial(_said_of_work, reader))
-
-    @verb
-    def list(self, run_id: RunId | None = None, at: At = None) -> ReceiptList:
-        """The receipts that this actor may see, oldest first, as of `at`; those of one run, if it is named."""
-        actor, run = (
-            self._session.actor,
-            self._session.run if run_id is None else check_name("run_id", run_id),
-        )
-        upto = None if at is None else self._session.ledger.position(at)
-        found = self._session.ledger.events(
-            0, upto, run_id=run, kinds=(RECEIPT,), actor=None if actor == OWNER else actor
-        )
-        receipts = []
-        for event in found:
-            with suppress(Erased):  # it was erased itself, and not only something in it
-                receipts.append(self.get(event.id, at))
-        return receipts
-
-    @verb
-    def bisect(
+    def __init__(
         self,
-        run_id: RunId | None = None,
-        without: ItemId | None = None,
-        matters: Callable[[str], bool] | None = None,
-    ) -> Bisected:
-        """What a past run's digests would have been without one memory, or without each of those that it was
-        shown, the one that changes most first. `matters` narrows it to those without which its answer to a digest's
-        text would have been another one. No model is asked.
+        session: Session,
+        task: str,
+        parts: Collection[str],
+        request: DigestRequest,
+        draft: PromptDraft,
+        tells: bool,
+    ) -> None:
+        self._session, self._task, self._parts = session, task, parts
+        self._request, self._draft, self._tells = request, draft, tells
+        self._checks = Checks(session, request.at)
 
-        `without` is the id of the item to leave out."""
-        run = self._session.run if run_id is None else check_name("run_id", run_id)
-        if run is None:
-            raise BadInput("say which run: run_id")
-        left = None if without is None else check_name("an item", without)
-        check_call("matters", matters)
-        found = self.list(run)
-        with self._session.snapshot() as now:
-            if not found and now.get("runs", run) is None:
-                raise NotFound(f"there is no run {run!r} in this book")
-        return bisected(run, found, self._derived, left, matters)
+    def make(self, work: object) -> Prompt:
+        parts, consults = self._parts, not self._request.ignored
+        self._fixed_parts()
+        if "changed" in parts and consults:
+            self._changed_part()
+        if work is not None:
+            focus = focus_of(self._session, work, self._tells)
+            if "nudges" in parts:
+                self._nudges_part(focus)
+            if "work" in parts:
+                self._work_part(focus)
+        gathering = None
+        if consults and {"long_term", "digest"} & {*parts}:
+            gathering = gather(self._session, self._request)
+            if "long_term" in parts and self._session.reads("long_term", self._request.at):
+                self._long_term_part(gathering)
+        if "recent" in parts and consults:
+            self._recent_part()
+        return self._with_digest(gathering)
 
-    def _derived(self, id: str) -> Iterator[str]:
-        """The items that were derived from one, and so on down, as far as this actor may see them."""
-        ahead, seen = [id], {id}
-        with self._session.viewer() as viewer:
-            while ahead:
-                below = [str(child) for _, child in viewer.views.scan("children", ahead.pop())]
-                fresh = [one for one in below if one not in seen and viewer.item(one) is not None]
-                seen.update(fresh)
-                ahead += fresh
-                yield from fresh
+    def _fixed_parts(self) -> None:
+        """Add what a prompt begins with: the task, and in a run what the agent may see of the state. A receipt keeps
+        nothing of the run's secrets."""
+        session, draft = self._session, self._draft
+        if "task" in self._parts:
+            draft.add("task", f"## Task\n{self._task}")
+        if session.run is not None and "inputs" in self._parts:
+            state = visible_state(session.ledger, session.run, session.actor, draft.at)
+            most = draft.most_that_fits("inputs", lambda size: inputs(session.actor, state, size), MOST)
+            text = inputs(session.actor, state, most)
+            if draft.over(inputs=text) and text:
+                draft.leave_out("inputs", "the budget has no room for them: read the run's state")
+            else:
+                with session.snapshot() as now:
+                    hide = redactor_of(now, session.run)
+                sources = session.ledger.ids_at(state.sources(*state))
+                draft.add("inputs", text, sources, inputs(session.actor, hide(dict(state)), most))
+        if over := draft.over():
+            draft.left_out.insert(0, ("the budget", f"the task alone is too much: {over}"))
 
-    # what has just happened
+    def _changed_part(self) -> None:
+        """Add what has changed since this actor was told, as much as there is room for; the rest comes next time."""
+        session, draft = self._session, self._draft
+        if not session.rules.enabled:
+            return
+        every = [
+            fact
+            for fact in changed_facts(session, draft.at)
+            if not fact.erased and fact.run_id in (None, session.run)
+        ]
+        nudged = [fact.id for fact in every if was_nudged_of(session.ledger, session.actor, fact.id)]
+        facts = [fact for fact in every if fact.id not in nudged]
+        now, texts = self._what_holds_now(facts)
+        lines = changed_lines(facts, texts)
+        number = draft.add_lines("changed", CHANGED, lines)
+        if number < len(lines):
+            draft.leave_out(
+                f"{len(lines) - number} changes", "the budget has no room: the next prompt tells them"
+            )
+        facts = facts[:number]
+        items = [now[fact.id] for fact in facts if fact.id in now]
+        draft.shown += [item.id for item in items]
+        if facts:
+            quoted = [fact.payload["item"] for fact in facts if fact.payload["text"]]
+            draft.sources += [*(fact.id for fact in facts), *quoted, *(item.id for item in items)]
+        told = (*nudged, *(fact.id for fact in facts)) if self._tells else ()
+        also = tuple((item.id, item.position) for item in items)
+        self._request = replace(self._request, told=told, also=also)
 
-    @verb
-    def changed_facts(self, at: At = None) -> Events:
-        """What this actor was told in digests and what has changed since, as far as no prompt has said so yet, as of
-        `at`."""
-        return changed_facts(self._session, at)
+    def _what_holds_now(self, facts: Sequence[Event]) -> tuple[dict[str, Item], dict[str, str]]:
+        """The items that stand in the place of changed facts, and their texts: by superseding or revising, not what is
+        only claimed."""
+        request, items = self._request, dict[str, Item]()
+        with self._session.viewer(request.at) as viewer:
+            for fact in facts:
+                replaced = fact.payload["why"] in ("superseded", "revised")
+                item = viewer.item(fact.payload["item"]) if replaced else None
+                while item is not None and item.status == "superseded" and item.superseded_by:
+                    item = viewer.item(item.superseded_by)
+                holds = item is not None and item.current and item.valid(request.now_us)
+                if item is not None and holds and item.sensitivity in request.rules.allow_sensitivities:
+                    items[fact.id] = viewer.shown(item)
+            known = self._checks.of(viewer.views, list(items.values()))
+        stale = {id: record.check.stale for id, record in known.items() if record.check.stale}
+        return items, {id: _with_marks(item, stale.get(item.id, "")) for id, item in items.items()}
 
-    window = method(window)
-    salient = method(salient)
+    def _nudges_part(self, focus: WorkFocus) -> None:
+        """Add the nudges that wait for this actor, as many as there is room for; the rest waits on."""
+        draft = self._draft
+        waiting = focus.waiting("changed" not in self._parts, draft.at)
+        lines = dict(waiting)
+
+        def build(ids: Sequence[str]) -> str:
+            return headed(NUDGES, [lines[id] for id in ids])
+
+        ids = list(lines)
+        number = draft.most_that_fits("nudges", lambda size: build(ids[:size]), len(ids))
+        if number < len(ids):
+            draft.leave_out(
+                f"{len(ids) - number} nudges", "the budget has no room: the next prompt tells them"
+            )
+        fitting = ids[:number]
+        delivered = {*(focus.deliver(fitting) if fitting and draft.at is None else fitting)}
+        told = [id for id in fitting if id in delivered]
+        draft.shown += told
+        draft.add("nudges", build(told), told)
+
+    def _work_part(self, focus: WorkFocus) -> None:
+        """Add how a work stands, as far as there is room for it."""
+        draft = self._draft
+        lines, position = focus.lines(draft.at)
+        number = draft.add_lines("work", WORK, [line for _, line in lines])
+        if number < len(lines):
+            draft.leave_out(f"{len(lines) - number} lines about the work", "the budget has no room for them")
+        draft.shown += [id for id, _ in lines[:number]]
+        draft.work = Focused(focus.id, position, number)
+
+    def _long_term_part(self, gathering: Gathering) -> None:
+        """Add the block of long-term memory, and with it what the digest need not say."""
+        session, draft, own = self._session, self._draft, self._session.rules
+        most = own.max_chars if own.enabled and own.inject else 0
+        if not most:
+            return
+        with session.viewer(draft.at) as viewer:
+            found = long_term(viewer, session.actor, self._request, gathering.items, self._checks, most)
+        fits = draft.most_that_fits("long_term", lambda size: long_term_block(found.lines, size).text, most)
+        packed = long_term_block(found.lines, fits, rest=fits < most)
+        cut = {id: why for id, why in (*found.cut.items(), *packed.omitted) if id in packed.ids}
+        draft.omitted += [*found.barred, *cut.items()]
+        left = len(found.lines) - len(packed.taken)
+        if left or found.more:
+            number = f"{'more than ' if found.more else ''}{left}"
+            room = "the budget" if fits < most else f"{most:,} characters"
+            draft.leave_out("long-term memory", f"{number} do not fit into {room}")
+        draft.add("long_term", packed.text)
+        draft.shown += packed.ids
+        after = [line for line in found.lines if line.id not in packed.ids][:SPARE]
+        draft.block = [line for line in found.lines if line.id in packed.ids or line in after]
+        draft.block_chars = fits
+        whole = tuple((line.id, line.version) for line in packed.taken if line.id not in cut)
+        self._request = replace(self._request, beside=whole)
+
+    def _recent_part(self) -> None:
+        """Add what has just happened in the run, if there is room for all of it."""
+        session, draft, own = self._session, self._draft, self._session.rules
+        most = own.salience_top_k if own.use_salience else own.window
+        if session.run is None or not most or not session.reads("episodic", draft.at):
+            return
+        before = "\n".join(draft.parts.values())
+        if own.use_salience:
+            events = salient(session, self._task, top_k=most, shown=before, at=draft.at)
+        else:
+            events = window(session, k=most, shown=before, at=draft.at)
+        if events.text in (NO_MEMORY, NONE_SALIENT):
+            return
+        text = f"{RECENT}\n{events}"
+        if draft.over(recent=text):
+            draft.leave_out("recent events", "the budget has no room for them")
+        else:
+            draft.add("recent", text, [event.id for event in events])
+
+    def _with_digest(self, gathering: Gathering | None) -> Prompt:
+        """The prompt with its last part, the digest, and with its receipt."""
+        draft, has_digest = self._draft, "digest" in self._parts
+        request = self._within_budget(gathering) if has_digest else self._request
+        request = replace(request, around=around(draft, has_digest))
+        digest = make_digest(self._session, request, self._checks, gathering)
+        if has_digest:
+            draft.add("digest", digest.text)
+        omitted = [*digest.omitted, *draft.omitted]
+        left_out = [*draft.left_out, *omitted, *((part.what, part.why) for part in digest.left_out)]
+        return Prompt.of(
+            draft.parts,
+            digest if has_digest else None,
+            omitted,
+            list(dict.fromkeys(left_out)),
+            digest.receipt_id,
+        )
+
+    def _within_budget(self, gathering: Gathering | None) -> DigestRequest:
+        """The digest that is asked for, within what is left of a prompt's budget. Tokens of parts need not add up to
+        those of the whole, so it is tried first."""
+        total, less = self._request.rules.budgets.total, 0
+        for _ in range(TRIES):
+            room = self._draft.room_for_digest(total, less)
+            request = _with_total(self._request, room)
+            if room.max_tokens in (None, 0):
+                return request
+            tried = try_digest(self._session, request, self._checks, gathering).digest
+            if not self._draft.over(digest=tried.text):
+                return request
+            less = less * 2 + 8
+        return _with_total(self._request, Portion(total.max_items, 0, 0))
 
 
-def _said_of_work(session: Session, told: Focused) -> str:
-    """What a prompt of this actor said of a work, as far as it may still know of that."""
-    try:
-        lines, _ = focus_of(session, told.id).lines(told.position)
-    except NotFound:
-        return ""
-    return masked(work_part(lines, told.lines))
-
-
-def _with_total(wanted: Wanted, total: Portion) -> Wanted:
+def _with_total(request: DigestRequest, total: Portion) -> DigestRequest:
     """A digest within what is left of a prompt's budget."""
-    budgets = wanted.rules.budgets
-    rules = replace(wanted.rules, budgets=replace(budgets, total=total))
-    return replace(wanted, rules=rules, rest=total != budgets.total)
+    budgets = request.rules.budgets
+    rules = replace(request.rules, budgets=replace(budgets, total=total))
+    return replace(request, rules=rules, rest=total != budgets.total)
 
 
-def _parts_of(parts: object) -> set[str]:
+def _with_marks(item: Item, stale: str) -> str:
+    """All that an item says, and what has to be known of it."""
+    marks = [*(["disputed"] if item.disputed else []), *([f"stale: {stale}"] if stale else [])]
+    return all_of(item) + (f" ({as_data(', '.join(marks))})" if marks else "")
+
+
+def _check_parts(parts: object) -> set[str]:
     if isinstance(parts, str) or not isinstance(parts, Collection):
         raise BadInput(f"parts {shown(parts)} is not a list: the parts are {', '.join(PARTS)}")
     stray = [part for part in parts if part not in PARTS]

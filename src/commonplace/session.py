@@ -20,8 +20,8 @@ from .ledger.events import Event
 from .memory.requests import Remember
 from .memory.settings import Settings, settings_of
 from .memory.viewer import Viewer
-from .recall.premises import after_write
-from .recall.searching import IGNORED
+from .recall.changed_facts import after_write
+from .recall.search import IGNORED
 from .state.policy import AgentMemory
 from .state.requests import STARTED
 from .state.rows import done_by, opened_run, steps_of
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from .ledger.reader import Snapshot
     from .memory.showing import Showing
     from .mirror.outside import OutsideFiles
-    from .recall.indexing import Indexing
-    from .recall.premises import PremiseWatch
+    from .recall.book_index import BookIndex
+    from .recall.changed_facts import FactWatch
 
 WRITES = {
     "documents.log": "working", "documents.write": "working", "documents.gate": "working",
@@ -50,17 +50,17 @@ class Services:
 
     def __init__(
         self,
-        indexing: Indexing,
-        premises: PremiseWatch,
+        index: BookIndex,
+        fact_watch: FactWatch,
         showing: Showing,
         *,
         beside: Path | None = None,
         repository: Path | None = None,
         count_tokens: Callable[[str], int] | None = None,
     ) -> None:
-        self.indexing = indexing
+        self.index = index
         """Finds what the ledger says."""
-        self.premises = premises
+        self.fact_watch = fact_watch
         """Tells actors when something changed that they relied on."""
         self.showing = showing
         """What was shown to whom, and is not noted yet."""

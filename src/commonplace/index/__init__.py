@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .documents import Change, Doc, Erase, Put, RemovedDoc, Reword, Who
     from .embedders import embedder_of
     from .search import Found, Hit, How, Index
-    from .store import Change, Doc, Erase, Put, RemovedDoc, Reword, Who, not_ours, other_database
+    from .store import not_ours, other_database
     from .vectors import Embedder, static_words
 
 __all__ = [
@@ -33,7 +34,8 @@ __all__ = [
 _HOMES = {
     "embedders": "embedder_of",
     "search": "Found Hit How Index",
-    "store": "Change Doc Erase RemovedDoc Put Reword Who not_ours other_database",
+    "documents": "Change Doc Erase Put RemovedDoc Reword Who",
+    "store": "not_ours other_database",
     "vectors": "Embedder static_words",
 }
 

@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ledger.reader import pages
+from .documents import Who
 from .near import Vocabulary
 from .rows import IndexRows
 from .score import Ints
-from .store import VECTORS, File, IndexHead, Who
+from .store import File, IndexHead
+from .tables import VECTORS
 from .view import IndexView
 
 ENDLESS = 2**63 - 1

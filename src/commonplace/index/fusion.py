@@ -86,8 +86,8 @@ class Signals:
     """The signals of one query over the documents that its reader may see, for those of them that are asked for."""
 
     def __init__(self, view: IndexView, words: list[Word], query: str) -> None:
-        self._view, self._columns, self._words, self._query = view, view.columns, words, query
-        self._most = sum(one.rarity for one in words) or 1
+        self._view, self._columns, self.words, self._query = view, view.columns, words, query
+        self._most = sum(word.rarity for word in words) or 1
         size = self._columns.size
         self._own = np.zeros(size)
         self._joined = self._of_talk = np.zeros(0)
@@ -106,26 +106,28 @@ class Signals:
         of none counts as one of its own, so that a word is as rare among conversations as it is among notes."""
         length, session = self._columns.length, self._columns.session
         self._joined, self._of_talk = np.zeros(self._columns.size), np.zeros(len(talks.lengths))
-        often = np.zeros(self._columns.size)
+        counts, reached = np.zeros(self._columns.size), np.zeros(self._columns.size, np.bool_)
         there = talks.there + self._view.documents - len(talks.order)
-        for word in self._words:
-            often[word.docs] = word.counts
-            docs = word.docs[self._view.visible[word.docs]]
+        for word in self.words:
+            visible = word.docs[self._view.visible[word.docs]]
+            docs = visible[session[visible] > 0]
+            counts[word.docs] = word.counts
             after = talks.after[docs]
-            reached = np.union1d(docs, after[after >= 0])
-            before = talks.before[reached]
-            both = often[reached] + np.where(before >= 0, often[before], 0.0)
-            long = (length[reached] + np.where(before >= 0, length[before], 0)).astype(np.float64)
-            self._joined[reached] += _gain(word.rarity, both, long, self._view.usual, K1, B)
-            in_talk = np.bincount(session[docs], often[docs], len(talks.lengths)).astype(np.float64)
-            in_talk[0] = 0
+            reached[docs] = reached[after[after >= 0]] = True
+            turns = np.flatnonzero(reached)
+            before = talks.before[turns]
+            both = counts[turns] + np.where(before >= 0, counts[before], 0.0)
+            long = (length[turns] + np.where(before >= 0, length[before], 0)).astype(np.float64)
+            self._joined[turns] += _gain(word.rarity, both, long, self._view.usual, K1, B)
+            in_talk = np.bincount(session[docs], counts[docs], len(talks.lengths)).astype(np.float64)
             has = np.flatnonzero(in_talk)
             # A word tells no more of a conversation than of a turn, however often the same one repeats it.
-            rare = min(word.rarity, rarity(there, len(has) + int(np.count_nonzero(session[docs] == 0))))
+            rare = min(word.rarity, rarity(there, len(has) + len(visible) - len(docs)))
             self._of_talk[has] += _gain(
                 rare, in_talk[has], talks.lengths[has], talks.usual, K1_SESSION, B_SESSION
             )
-            often[word.docs] = 0
+            counts[word.docs] = 0
+            reached[turns] = False
 
     def quoted(self, docs: Ints, phrases: Iterable[Mask]) -> None:
         """Take in which of the documents have each phrase that the query puts in quotes."""
@@ -149,14 +151,14 @@ class Signals:
         columns, most = self._columns, self._most
         flags = columns.flags[docs]
         own = self._own[docs] / most
-        told = {"bm_pc": own, "bm_s": own}
+        values = {"bm_pc": own, "bm_s": own}
         if len(self._quoted):
-            told["phrase"] = self._quoted[docs]
+            values["phrase"] = self._quoted[docs]
         if self._dates:
-            told["date"] = nearness(self._dates, columns.time_us[docs])
+            values["date"] = nearness(self._dates, columns.time_us[docs])
         if self._asks_when:
-            told["when"] = (flags & TELLS_TIME > 0).astype(np.float64)
-        return told if self._view.talks is None else told | self._around(docs, own, self._view.talks)
+            values["when"] = (flags & TELLS_TIME > 0).astype(np.float64)
+        return values if self._view.talks is None else values | self._around(docs, own, self._view.talks)
 
     def _around(self, docs: Ints, own: Floats, talks: Talks) -> dict[str, Floats]:
         """The signals that conversations have. A document that is part of none is its own."""
@@ -170,7 +172,7 @@ class Signals:
             "isq": ((session > 0) & (self._columns.flags[docs] & ASKS > 0)).astype(np.float64),
             "pq_bm": np.where((before >= 0) & asked, self._own[before], 0.0) / self._most,
         }
-        named = [one for one in self._view.speakers if names(one) and names(one) <= names(self._query)]
+        named = [name for name in self._view.speakers if names(name) and names(name) <= names(self._query)]
         if len(named) == 1:
             theirs = among(
                 (who.author == named[0] for who, _ in self._columns.classes), self._columns.kind[docs]
@@ -209,8 +211,8 @@ class Signals:
 
     def _by_rarity(self, nearest: Floats) -> Floats:
         """One number a document of what there is for each word, rare words weighing more."""
-        weight = np.array([[one.rarity] for one in self._words], np.float64)
-        gained: Floats = np.rint(weight * nearest).sum(axis=0) if self._words else np.zeros(nearest.shape[1])
+        weight = np.array([[word.rarity] for word in self.words], np.float64)
+        gained: Floats = np.rint(weight * nearest).sum(axis=0) if self.words else np.zeros(nearest.shape[1])
         return gained / self._most
 
     def parts(self, matching: Matching, docs: Ints) -> dict[str, Floats]:

@@ -1,4 +1,4 @@
-"""The names of embedders, which make the vectors that search compares. What they do is in `index.embedders`."""
+"""Names that people read: of embedders (see `index.embedders`) and of the signals of a search (see `index.fusion`)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,16 @@ _EMBEDDER = re.compile(
     r"static|minilm|(fastembed|sentence-transformers):[^\s@]+|openai:[^\s@]+@https?://[^\s@]+"
 )
 
+SIGNALS = {
+    "cos": "its meaning", "nearest": "its place among the nearest", "around": "what was said around it",
+    "talk": "its conversation", "bm_s": "its words", "bm_pc": "its words and those before it",
+    "soft": "words like those asked for", "soft_pc": "words like those asked for, in context",
+    "date": "a date that it names", "spk": "who said it", "when": "when it was said", "isq": "being a question",
+    "pq_bm": "words of the question before it", "phrase": "a phrase in quotes", "kept": "being kept, not only said",
+    "parts": "the meaning of its parts", "parts_pc": "the meaning of its parts in context",
+    "parts_pq": "the meaning of the question before it",
+}  # fmt: skip
+"""What each signal of a search is called."""
 
 AUTO = "auto"
 """The best embedder that is installed when this is said."""

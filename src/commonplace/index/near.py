@@ -8,7 +8,8 @@ import numpy as np
 
 from .rows import IndexRows
 from .score import Floats, Ints
-from .store import WORD_VECTORS, File
+from .store import File
+from .tables import WORD_VECTORS
 from .vectors import Embedder, Vectors, likeness, shares
 
 REMEMBERED = 4_096

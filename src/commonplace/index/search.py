@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ..errors import NotEnabled, StorageFailed
 from .columns import Columns, among
+from .documents import Change, Who
 from .fusion import (
     BY_PARTS,
     BY_VECTOR,
@@ -32,7 +33,8 @@ from .fusion import (
 )
 from .query import MAX_QUERY, ParsedQuery, Term, flat, parse
 from .score import MILLION, Floats, Ints, Mask, best, damping, gains, rarity, scores, summed
-from .store import VERSIONS, Change, Damaged, File, Who
+from .store import Damaged, File
+from .tables import VERSIONS
 from .vectors import SCALE, Embedder, TokenEmbedder, Tokens, Vectors, likeness
 from .view import IndexView
 from .words import folded, names, snippet, stem
@@ -91,7 +93,7 @@ class _Matches(NamedTuple):
     gained: Floats
     counts: Floats
     rarity: int
-    seen: bool
+    visible: bool
     """Whether there are any that the reader may see."""
 
 
@@ -204,35 +206,35 @@ class Index:
         is about (semantic), or by all there is to go by (hybrid), which can do without `vectors`. With `ended`, only
         versions that have ended by then are found, of documents that have others since, too.
         """
-        asked = parse(query)
+        parsed = parse(query)
 
         def look() -> Found:
             columns, position = self._follow()
             as_of = position if at is None else min(at, position)
             sees = {who: bool(allowed(who)) for who in dict.fromkeys(who for who, _ in columns.classes)}
+            may = tuple(sees[who] for who, _ in columns.classes)
             wanted = [
                 (tiers is None or tier in tiers)
                 and (authors is None or who.author in authors)
                 and (chosen is None or chosen(who))
                 for who, tier in columns.classes
             ]
-            view = columns.view(self._file, as_of, tuple(sees[who] for who, _ in columns.classes))
-            visible = (
-                columns.ended(as_of, tuple(sees[who] for who, _ in columns.classes))
-                if ended
-                else view.visible
-            )
-            kept = visible if all(wanted) else visible & among(wanted, columns.kind)
+            view = columns.view(self._file, as_of, may)
+            kept = columns.ended(as_of, may) if ended else view.visible
+            if not all(wanted):
+                kept = kept & among(wanted, columns.kind)
             if since_us is not None:
                 kept = kept & (columns.time_us >= since_us)
             if until_us is not None:
                 kept = kept & (columns.time_us < until_us)
+            if ended and not kept.any():
+                return Found([], 0, {}, as_of, parsed.cut)
             search = _Search(self._file, view, self._file.embedder if vectors else None)
             if listing:
                 return search.listed(kept, limit, as_of)
             if how == "semantic":
                 return search.semantic(query, kept, limit, as_of)
-            return (search.hybrid if how == "hybrid" else search.answer)(asked, kept, limit, as_of)
+            return (search.hybrid if how == "hybrid" else search.keyword)(parsed, kept, limit, as_of)
 
         return self._reading(look)
 
@@ -301,20 +303,20 @@ class _Search:
         self._view = view
         self._columns = view.columns
 
-    def answer(self, asked: ParsedQuery, kept: Mask, limit: int, as_of: int) -> Found:
+    def keyword(self, parsed: ParsedQuery, kept: Mask, limit: int, as_of: int) -> Found:
+        """What has the words of the query, the phrases in it whole."""
         corrected: dict[str, str] = {}
-        found = [self._matches(term, corrected) for term in asked.terms]
+        matches = [self._matches(term, corrected) for term in parsed.terms]
         gained = np.zeros(self._columns.size)
-        for one in found:
-            gained[one.having] += one.gained
-        most = sum(one.rarity for one in found)
+        for match in matches:
+            gained[match.having] += match.gained
+        most = sum(match.rarity for match in matches)
         docs = np.flatnonzero(kept & (gained > 0))
-        for has in self._phrases(asked, found, docs):
+        for has in self._phrases(parsed, matches, docs):
             gained[docs[~has]] = 0
         docs = docs[gained[docs] > 0]
         ranked = best(docs, scores(gained[docs], most), self._columns.ids, limit) if most else []
-        hits = self._hits(ranked, found, most)
-        return Found(hits, len(docs), corrected, as_of, asked.cut)
+        return Found(self._hits(ranked, matches, most), len(docs), corrected, as_of, parsed.cut)
 
     def semantic(self, query: str, kept: Mask, limit: int, as_of: int) -> Found:
         """What is about the same as the query, the nearest first. Of very many documents, `total` is an estimate."""
@@ -325,45 +327,52 @@ class _Search:
         near = alike.of(docs)
         docs, near = docs[near > 0], near[near > 0]
         ranked = best(docs, near * MILLION // SCALE**2, self._columns.ids, limit)
-        hits = self._hits([(doc, min(one, MILLION)) for doc, one in ranked], [], 1)
+        hits = self._hits([(doc, min(score, MILLION)) for doc, score in ranked], [], 1)
         return Found(hits, max(len(docs), alike.count(kept)), {}, as_of, len(query) > MAX_QUERY)
 
-    def hybrid(self, asked: ParsedQuery, kept: Mask, limit: int, as_of: int) -> Found:
+    def hybrid(self, parsed: ParsedQuery, kept: Mask, limit: int, as_of: int) -> Found:
         """What answers by all signals together: see `fusion`."""
         corrected: dict[str, str] = {}
-        found = [self._matches(term, corrected) for term in asked.terms]
-        words = self._words(found)
-        signals = Signals(self._view, words, asked.text)
+        matches = [self._matches(term, corrected) for term in parsed.terms]
+        signals = Signals(self._view, self._words(matches), parsed.text)
         fits = np.flatnonzero(kept & signals.fits())
-        if asked.phrases:
-            signals.quoted(fits, self._phrases(asked, found, fits))
-        about = self._unnamed(asked.text)
+        if parsed.phrases:
+            signals.quoted(fits, self._phrases(parsed, matches, fits))
+        about = self._unnamed(parsed.text)
         wanted, tokens = self._wanted(about)
         alike = self._alike(wanted)
         picked = self._candidates(signals, fits, alike, kept, limit)
-        there, weights = signals.first(picked), FIRST
-        if alike is not None:
-            there |= signals.about(alike, picked)
-            there |= signals.soft(lambda docs: self._nearest(docs, words), picked)
-            weights = SECOND
-        if tokens is not None:
-            matching = Matching(self._file, tokens, weights_of(tokens, about, words))
-            there, weights = there | signals.parts(matching, picked), BY_PARTS
+        values, weights = self._signals(signals, picked, alike, tokens, about)
         full = FULL_BY_PARTS if weights is BY_PARTS else FULL
         turns = None if weights is FIRST else self._columns.session[picked] > 0
-        sums = weighed(there, weights, len(picked), turns, full)
+        sums = weighed(values, weights, len(picked), turns, full)
         docs = [doc for doc, _ in best(picked, sums, self._columns.ids, limit)]
         places = np.searchsorted(picked, docs)
-        speaks = {name: weight for name, weight in weights.items() if name != "nearest"}
-        shown = weighed(there, speaks, len(picked), turns, full)[places]
+        shown_weights = {name: weight for name, weight in weights.items() if name != "nearest"}
+        shown = weighed(values, shown_weights, len(picked), turns, full)[places]
         ranked = list(zip(docs, shown_scores(shown, full), strict=True))
-        hits = self._hits(ranked, found, sum(one.rarity for one in found) or 1)
+        hits = self._hits(ranked, matches, sum(match.rarity for match in matches) or 1)
         nothing = np.zeros(len(picked))
-        gave = {name: there.get(name, nothing) * weight for name, weight in weights.items()}
-        told = [tuple((name, round(float(one[at]), 3)) for name, one in gave.items()) for at in places]
-        hits = [replace(hit, signals=gave) for hit, gave in zip(hits, told, strict=True)]
+        gains = {name: values.get(name, nothing) * weight for name, weight in weights.items()}
+        gave = [tuple((name, round(float(gain[at]), 3)) for name, gain in gains.items()) for at in places]
+        hits = [replace(hit, signals=those) for hit, those in zip(hits, gave, strict=True)]
         total = len(fits) + int(np.count_nonzero(~np.isin(picked, fits, assume_unique=True)))
-        return Found(hits, total, corrected, as_of, asked.cut)
+        return Found(hits, total, corrected, as_of, parsed.cut)
+
+    def _signals(
+        self, signals: Signals, docs: Ints, alike: Alike | None, tokens: Tokens | None, about: str
+    ) -> tuple[dict[str, Floats], dict[str, float]]:
+        """The signals of candidates, and what each weighs: more of them where there are vectors, and vectors of
+        parts."""
+        values, weights = signals.first(docs), FIRST
+        if alike is not None:
+            values |= signals.about(alike, docs)
+            values |= signals.soft(lambda docs: self._nearest(docs, signals.words), docs)
+            weights = SECOND
+        if tokens is not None:
+            matching = Matching(self._file, tokens, weights_of(tokens, about, signals.words))
+            values, weights = values | signals.parts(matching, docs), BY_PARTS
+        return values, weights
 
     def _candidates(self, signals: Signals, fits: Ints, alike: Alike | None, kept: Mask, limit: int) -> Ints:
         """The documents that are weighed by everything, in order: the best without vectors, and the nearest; notes that
@@ -379,10 +388,10 @@ class _Search:
                 chosen += [doc for doc, _ in best(docs[near > 0], near[near > 0], ids, BY_VECTOR)]
         return np.unique(np.array(chosen, np.int64))
 
-    def _words(self, found: list[_Matches]) -> list[Word]:
-        said_by = self._view.names
-        every = [self._word(one, one.term.word in said_by) for one in found]
-        return [one for one in every if len(one.docs) or one.text not in said_by]
+    def _words(self, matches: list[_Matches]) -> list[Word]:
+        speakers = self._view.names
+        words = [self._word(match, match.term.word in speakers) for match in matches]
+        return [word for word in words if len(word.docs) or word.text not in speakers]
 
     def _unnamed(self, query: str) -> str:
         """What a query is about, without the names of those who speak. A name that also stands in a note is a topic,
@@ -395,13 +404,13 @@ class _Search:
         notes = self._view.visible & (self._columns.session == 0)
         return any(notes[docs].any() for docs, _ in self._columns.having(self._file, nums))
 
-    def _word(self, found: _Matches, is_a_name: bool) -> Word:
-        """A word of the query. Of a conversation, those who speak in it are no words: they are in all of it."""
-        docs, counts = found.having, found.counts
+    def _word(self, match: _Matches, is_a_name: bool) -> Word:
+        """A word of the query. Names of those who speak in a conversation are no words in it: they are in all of it."""
+        docs, counts = match.having, match.counts
         if is_a_name:
             elsewhere = self._columns.session[docs] == 0
             docs, counts = docs[elsewhere], counts[elsewhere]
-        return Word(docs, counts, found.rarity, folded(found.term.word))
+        return Word(docs, counts, match.rarity, folded(match.term.word))
 
     def _nearest(self, docs: Ints, wanted: list[Word]) -> Floats:
         """For each word of the query and each document, how near the nearest word of that is."""
@@ -410,7 +419,7 @@ class _Search:
         if wanted and len(words) and self._file.words is not None:
             vocabulary = self._columns.vocabulary
             vocabulary.follow(self._file)
-            alike, there = vocabulary.near(words, [one.text for one in wanted], self._file.words)
+            alike, there = vocabulary.near(words, [word.text for word in wanted], self._file.words)
             some, starts = np.unique(np.repeat(np.arange(len(docs)), sizes)[there], return_index=True)
             if len(some):
                 nearest[:, some] = np.maximum.reduceat(alike, starts, axis=1)
@@ -440,7 +449,7 @@ class _Search:
         else:
             words = self._forms(term.stems)
         matches = self._look_for(term, words)
-        if not matches.seen and term.correctable:
+        if not matches.visible and term.correctable:
             meant = self._meant(folded(term.word))
             if meant:
                 corrected[term.word] = meant
@@ -458,12 +467,12 @@ class _Search:
         if len(words) > 1:
             weighed *= np.repeat([weight for _, _, weight in words], sizes)
             having, weighed = summed(docs, weighed, self._columns.size)
-        seen = int(np.count_nonzero(self._view.visible[having]))
-        rare = rarity(self._view.documents, seen)
+        visible = int(np.count_nonzero(self._view.visible[having]))
+        rare = rarity(self._view.documents, visible)
         held_back = damping(self._columns.length[having], self._view.documents, self._view.length)
         gained = gains(rare, weighed, held_back)
-        found = [word for _, word, _ in words]
-        return _Matches(term, found, docs, sizes, having, gained, weighed, rare, seen > 0)
+        forms = [word for _, word, _ in words]
+        return _Matches(term, forms, docs, sizes, having, gained, weighed, rare, visible > 0)
 
     def _meant(self, typed: str) -> str | None:
         """The word one typing error away that most documents have; of several the first in the alphabet."""
@@ -476,31 +485,31 @@ class _Search:
                 near.append((-having, word))
         return min(near)[1] if near else None
 
-    def _phrases(self, asked: ParsedQuery, found: list[_Matches], docs: Ints) -> Iterator[Mask]:
+    def _phrases(self, parsed: ParsedQuery, matches: list[_Matches], docs: Ints) -> Iterator[Mask]:
         """Which of the documents have each phrase. Only texts with all its words are looked at."""
-        for phrase, pattern in enumerate(asked.phrases):
+        for phrase, pattern in enumerate(parsed.phrases):
             has = np.ones(len(docs), np.bool_)
-            for one in found:
-                if phrase in one.term.phrases:
-                    has &= np.isin(docs, one.having)
+            for match in matches:
+                if phrase in match.term.phrases:
+                    has &= np.isin(docs, match.having)
             for at in np.flatnonzero(has).tolist():
                 doc = int(docs[at])
                 has[at] = pattern.search(flat(self._file.texts([doc])[doc][0])) is not None
             yield has
 
-    def _hits(self, ranked: list[tuple[int, int]], found: list[_Matches], most: int) -> list[Hit]:
+    def _hits(self, ranked: list[tuple[int, int]], matches: list[_Matches], most: int) -> list[Hit]:
         picked = np.zeros(self._columns.size, np.bool_)
         picked[[doc for doc, _ in ranked]] = True
         matched: dict[int, list[tuple[str, str, float]]] = {doc: [] for doc, _ in ranked}
-        for one in found:
+        for match in matches:
             forms: dict[int, set[str]] = {}
-            places = np.flatnonzero(picked[one.docs])
-            words = np.searchsorted(np.cumsum(one.sizes), places, side="right")
-            for doc, word in zip(one.docs[places].tolist(), words.tolist(), strict=True):
-                forms.setdefault(doc, set()).add(one.words[word])
-            gave = scores(one.gained[np.searchsorted(one.having, list(forms))], most).tolist()
+            places = np.flatnonzero(picked[match.docs])
+            words = np.searchsorted(np.cumsum(match.sizes), places, side="right")
+            for doc, word in zip(match.docs[places].tolist(), words.tolist(), strict=True):
+                forms.setdefault(doc, set()).add(match.words[word])
+            gave = scores(match.gained[np.searchsorted(match.having, list(forms))], most).tolist()
             for (doc, those), points in zip(forms.items(), gave, strict=True):
-                matched[doc].append((one.term.word, " ".join(sorted(those)), points / MILLION))
+                matched[doc].append((match.term.word, " ".join(sorted(those)), points / MILLION))
         texts = self._file.texts(matched)
         hits = []
         for doc, score in ranked:

@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import apsw
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,174 +43,28 @@ from ..files.safe import (
     open_private,
     settle,
 )
-from .hints import flags
+from . import tables
+from .documents import Change, Doc, Put, Reword
+from .tables import cut_entries, read_entries
 from .vectors import Embedder, TokenEmbedder, Vectors
-from .words import LONGEST, STOPWORDS, counted, near, stem, version
+from .words import STOPWORDS, near, version
+from .writing import Writing
 
 log = logging.getLogger("commonplace")
 
-LAYOUT = 4
 APPLICATION_ID = 0x636F6D69  # "comi"
-BLOCK = 1 << 14
-BUFFER = 1 << 16
 PAGE_SIZE = 4096
 OTHER_DATABASE = "is some other database: choose another path for the index, or move it away"
 SUFFIXES = ("", "-wal", "-shm", "-journal")
 """What the names of the files that SQLite keeps an index in end with."""
-MOST = 255
-"""How often a word counts in one document at most: an entry has one byte for it."""
 
-FINGERPRINT = f"{version()}, BM25 0.9 0.4, fusion 7, layout {LAYOUT}"
+FINGERPRINT = f"{version()}, BM25 0.9 0.4, fusion 7, layout {tables.LAYOUT}"
 """All that an answer depends on besides the ledger, the question and the embedder. Files with another one are built
 again, so processes that run different versions should not share a file: put it into the file's name."""
 
 Ints = NDArray[np.int64]
 Words = list[tuple[Any, ...]]
 """Words after their numbers, or numbers of words before how often they occur, or pairs of numbers."""
-_ENTRY = np.dtype("<u4")  # the number within its block, shifted by eight bits, and the count
-_NUMBER = np.dtype("<u4")
-_WAITING = np.dtype([("word", "<u4"), ("count", "u1")])
-
-SCHEMA = """
-CREATE TABLE head (
-    fingerprint TEXT NOT NULL, book TEXT NOT NULL, position INTEGER NOT NULL, hash BLOB NOT NULL, next INTEGER NOT NULL,
-    merged INTEGER NOT NULL, waiting INTEGER NOT NULL, erasures INTEGER NOT NULL
-) STRICT;
-CREATE TABLE classes (
-    num INTEGER PRIMARY KEY, who TEXT NOT NULL, tier TEXT NOT NULL, UNIQUE (who, tier)
-) STRICT;
-CREATE TABLE docs (
-    num INTEGER PRIMARY KEY, id TEXT NOT NULL, since INTEGER NOT NULL, until INTEGER,
-    class INTEGER NOT NULL, length INTEGER NOT NULL, time_us INTEGER NOT NULL, session INTEGER NOT NULL,
-    flags INTEGER NOT NULL
-) STRICT;
-CREATE TABLE sessions (num INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
-CREATE TABLE vectors (num INTEGER PRIMARY KEY, vector BLOB NOT NULL) STRICT;
-CREATE TABLE tokens (num INTEGER PRIMARY KEY, vectors BLOB NOT NULL) STRICT;
-CREATE TABLE word_vectors (num INTEGER PRIMARY KEY, vector BLOB NOT NULL) STRICT;
-CREATE INDEX docs_by_id ON docs (id, until);
-CREATE INDEX docs_by_end ON docs (until) WHERE until IS NOT NULL;
-CREATE TABLE texts (
-    num INTEGER PRIMARY KEY, text TEXT NOT NULL, source TEXT NOT NULL, run TEXT NOT NULL, words BLOB NOT NULL,
-    checksum INTEGER NOT NULL
-) STRICT;
-CREATE TABLE words (num INTEGER PRIMARY KEY, word TEXT NOT NULL, stem TEXT NOT NULL, back TEXT) STRICT;
-CREATE UNIQUE INDEX words_by_word ON words (word);
-CREATE INDEX words_by_stem ON words (stem);
-CREATE INDEX words_by_end ON words (back) WHERE back IS NOT NULL;
-CREATE TABLE postings (
-    word INTEGER NOT NULL, block INTEGER NOT NULL, entries BLOB NOT NULL, PRIMARY KEY (word, block)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE recent (num INTEGER PRIMARY KEY, entries BLOB NOT NULL) STRICT;
-"""
-HEAD = "SELECT fingerprint, book, position, hash, next, merged, waiting, erasures FROM head"
-SET_HEAD = "UPDATE head SET position = ?, hash = ?, next = ?, merged = ?, waiting = ?, erasures = ?"
-CLASS = "SELECT num FROM classes WHERE who = ? AND tier = ?"
-ADD_CLASS = "INSERT INTO classes (who, tier) VALUES (?, ?) RETURNING num"
-END = "UPDATE docs SET until = ? WHERE id = ? AND until IS NULL"
-ADD_DOC = "INSERT INTO docs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-SESSION = "SELECT num FROM sessions WHERE name = ?"
-ADD_SESSION = "INSERT INTO sessions (name) VALUES (?) RETURNING num"
-ADD_VECTOR = "INSERT INTO vectors VALUES (?, ?)"
-ADD_TOKENS = "INSERT INTO tokens VALUES (?, ?)"
-ADD_WORD_VECTOR = "INSERT INTO word_vectors VALUES (?, ?)"
-DROP_WORD_VECTOR = (
-    "DELETE FROM word_vectors WHERE num = ?1 AND NOT EXISTS (SELECT 1 FROM words WHERE num = ?1)"
-)
-VECTORS = "SELECT num, vector FROM vectors WHERE num >= ? ORDER BY num"
-TOKENS = "SELECT num, vectors FROM tokens WHERE num IN (SELECT value FROM json_each(?))"
-WORD_VECTORS = "SELECT num, vector FROM word_vectors WHERE num > ? ORDER BY num"
-ADD_TEXT = "INSERT INTO texts VALUES (?, ?, ?, ?, ?, ?)"
-TEXTS = "SELECT num, text, source, run, checksum FROM texts WHERE num IN (SELECT value FROM json_each(?))"
-ADD_RECENT = "INSERT INTO recent VALUES (?, ?)"
-WORDS = "SELECT word, num FROM words WHERE word IN (SELECT value FROM json_each(?))"
-ADD_WORD = "INSERT INTO words (word, stem, back) VALUES (?, ?, ?) RETURNING num"
-RECENT = "SELECT num, entries FROM recent WHERE num >= ? ORDER BY num"
-# SQLite takes the two blobs joined for a text, byte for byte.
-ADD_ENTRIES = """
-INSERT INTO postings VALUES (?, ?, ?)
-ON CONFLICT DO UPDATE SET entries = CAST(entries || excluded.entries AS BLOB)
-"""
-PUT_ENTRIES = "INSERT INTO postings VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET entries = excluded.entries"
-ENTRIES = """
-SELECT word, block, entries FROM postings WHERE word IN (SELECT value FROM json_each(?)) ORDER BY word, block
-"""
-ENTRIES_OF_BLOCK = "SELECT entries FROM postings WHERE word = ? AND block = ?"
-DROP_ENTRIES = "DELETE FROM postings WHERE word = ? AND block = ?"
-# A word that no document has any more.
-DROP_WORD = "DELETE FROM words WHERE num = ?1 AND NOT EXISTS (SELECT 1 FROM postings WHERE word = ?1)"
-VERSIONS = "SELECT num, since, until, class FROM docs WHERE id = ? ORDER BY num"
-LAST_VERSIONS = """
-SELECT num, (SELECT max(other.num) FROM docs other WHERE other.id = docs.id) FROM docs
-WHERE until > ?1 AND until <= ?2 AND since <= ?1
-"""
-WORDS_IN = "SELECT num, words FROM texts WHERE num IN (SELECT value FROM json_each(?))"
-WORDS_OF_STEM = "SELECT num, word FROM words WHERE stem = ?"
-WORDS_FROM = "SELECT num, word FROM words WHERE word >= ? AND word < ?"
-# Words that share the first half with a given one, or the second half, and are about as long; or are the one
-# with the two letters in the middle swapped.
-WORDS_ALIKE = """
-SELECT num, word FROM words
-WHERE word >= ?1 AND word < ?1 || ?5 AND length(word) BETWEEN ?4 - 1 AND ?4 + 1
-UNION SELECT num, word FROM words
-WHERE back >= ?2 AND back < ?2 || ?5 AND length(word) BETWEEN ?4 - 1 AND ?4 + 1
-UNION SELECT num, word FROM words WHERE word = ?3
-"""
-LAST_LETTER = "\U0010ffff"
-
-
-class Who(msgspec.Struct, frozen=True):
-    """What decides who may see a document. There are few different ones."""
-
-    author: str
-    kind: str
-    shared: bool
-    sensitivity: str
-    tier: str
-    core: str = ""
-
-
-class Doc(msgspec.Struct, frozen=True):
-    """Something that can be found: `text` is what is searched, the rest is what it is found by or shown
-    with."""
-
-    id: str
-    text: str
-    who: Who
-    tier: str
-    source: str
-    time_us: int
-    run: str = ""
-    session: str = ""
-    """The conversation that it is a part of, if it is: then what was said before and after it counts, too."""
-
-
-class Put(msgspec.Struct, frozen=True):
-    """From here on this is the document with its id; an earlier version of it ends here."""
-
-    doc: Doc
-
-
-class RemovedDoc(msgspec.Struct, frozen=True):
-    """From here on there is no document with this id. Earlier on there still is."""
-
-    id: str
-
-
-class Erase(msgspec.Struct, frozen=True):
-    """No document with one of these ids ever was: every version goes, at every `at`."""
-
-    ids: tuple[str, ...]
-
-
-class Reword(msgspec.Struct, frozen=True):
-    """Every version of the document says this, at every `at`: what must not be shown of it has changed. Who may see
-    each version, and from when until when, stays as it is."""
-
-    doc: Doc
-
-
-Change = Put | RemovedDoc | Erase | Reword
 
 
 class IndexHead(NamedTuple):
@@ -327,9 +180,9 @@ class File:
             self.connection.pragma("page_size", PAGE_SIZE)
             # Before there is a log, so that they stand in the file itself from the beginning: see `other_database`.
             self.connection.pragma("application_id", APPLICATION_ID)
-            self.connection.pragma("user_version", LAYOUT)
+            self.connection.pragma("user_version", tables.LAYOUT)
         elif (
-            self.connection.pragma("user_version") != LAYOUT
+            self.connection.pragma("user_version") != tables.LAYOUT
             or self.connection.reserve_bytes() != CHECKSUM_BYTES
         ):
             return "it was made by another version"
@@ -372,7 +225,7 @@ class File:
 
     def _make_tables(self) -> None:
         self.connection.execute("BEGIN IMMEDIATE")
-        self.connection.execute(SCHEMA)
+        self.connection.execute(tables.SCHEMA)
         self.connection.execute(
             "INSERT INTO head VALUES (?, ?, 0, ?, 0, 0, 0, 0)", (self.fingerprint, self.book, b"")
         )
@@ -431,7 +284,7 @@ class File:
     # Reading. All of these expect to be within `using`.
 
     def head(self) -> IndexHead:
-        for row in self.rows(HEAD):
+        for row in self.rows(tables.HEAD):
             return IndexHead(*row)
         raise apsw.CorruptError("the index has no head")
 
@@ -439,16 +292,18 @@ class File:
         return self.connection.execute(statement, values).fetchall()
 
     def words_of_stem(self, stem: str) -> Words:
-        return self.rows(WORDS_OF_STEM, (stem,))
+        return self.rows(tables.WORDS_OF_STEM, (stem,))
 
     def words_from(self, prefix: str) -> Words:
-        return self.rows(WORDS_FROM, (prefix, prefix + LAST_LETTER))
+        return self.rows(tables.WORDS_FROM, (prefix, prefix + tables.LAST_LETTER))
 
     def words_near(self, word: str) -> Words:
         """The words that somebody may have meant who typed this one, stopwords left out."""
         half = len(word) // 2
         swapped = word[: half - 1] + word[half] + word[half - 1] + word[half + 1 :]
-        found = self.rows(WORDS_ALIKE, (word[:half], word[half:][::-1], swapped, len(word), LAST_LETTER))
+        found = self.rows(
+            tables.WORDS_ALIKE, (word[:half], word[half:][::-1], swapped, len(word), tables.LAST_LETTER)
+        )
         return [(num, other) for num, other in found if near(word, other) and other not in STOPWORDS]
 
     def entries(self, words: list[int]) -> dict[int, list[Ints]]:
@@ -456,18 +311,18 @@ class File:
         how often. Without the buffer."""
         found: dict[int, list[Ints]] = {word: [] for word in words}
         if words:
-            for word, block, entries in self.connection.execute(ENTRIES, (json.dumps(words),)):
-                found[word].append(_read(entries, _ENTRY) + np.int64(block * BLOCK << 8))
+            for word, block, entries in self.connection.execute(tables.ENTRIES, (json.dumps(words),)):
+                found[word].append(read_entries(entries, tables.ENTRY) + np.int64(block * tables.BLOCK << 8))
         return found
 
     def last_versions(self, as_of: int, position: int) -> Words:
         """The versions that held then and ended up to a position, each with the last one of its document."""
-        return self.rows(LAST_VERSIONS, (as_of, position))
+        return self.rows(tables.LAST_VERSIONS, (as_of, position))
 
     def texts(self, docs: Collection[int]) -> dict[int, tuple[str, str, str]]:
         """The text of each of these documents, its source and its run, in the order of their numbers."""
         texts = {}
-        for num, text, source, run, checksum in self.rows(TEXTS, (json.dumps(list(docs)),)):
+        for num, text, source, run, checksum in self.rows(tables.TEXTS, (json.dumps(list(docs)),)):
             if crc32(text.encode()) != checksum:
                 raise apsw.CorruptError("a text does not fit its checksum")
             texts[num] = (text, source, run)
@@ -477,25 +332,25 @@ class File:
 
     def words_in(self, docs: list[int]) -> tuple[Ints, list[int]]:
         """The numbers of the words of documents, one document after the other, and how many each has."""
-        found = dict(self.connection.execute(WORDS_IN, (json.dumps(docs),)))
+        found = dict(self.connection.execute(tables.WORDS_IN, (json.dumps(docs),)))
         blobs = [found.get(doc, b"") for doc in docs]
-        return _read(b"".join(blobs), _NUMBER).astype(np.int64), [
-            len(one) // _NUMBER.itemsize for one in blobs
+        return read_entries(b"".join(blobs), tables.NUMBER).astype(np.int64), [
+            len(one) // tables.NUMBER.itemsize for one in blobs
         ]
 
     def tokens(self, docs: list[int], width: int) -> tuple[Vectors, list[int]]:
         """The vectors of the parts of documents, so wide, one document after the other, and how many each has."""
-        found = dict(self.connection.execute(TOKENS, (json.dumps(docs),)))
+        found = dict(self.connection.execute(tables.TOKENS, (json.dumps(docs),)))
         blobs = [found.get(doc, b"") for doc in docs]
-        vectors = _cut(b"".join(blobs), np.dtype((np.void, width))).view(np.int8).reshape(-1, width)
+        vectors = cut_entries(b"".join(blobs), np.dtype((np.void, width))).view(np.int8).reshape(-1, width)
         if not vectors.any(axis=1).all():
             raise apsw.CorruptError("a part of a document has no vector")
         return vectors, [len(one) // width for one in blobs]
 
     def recent(self, start: int) -> Iterator[tuple[int, Words]]:
         """The documents in the buffer from this number on, each with its words and how often it has them."""
-        for num, found in self.connection.execute(RECENT, (start,)):
-            yield num, _read(found, _WAITING).tolist()
+        for num, found in self.connection.execute(tables.RECENT, (start,)):
+            yield num, read_entries(found, tables.WAITING).tolist()
 
     # Writing.
 
@@ -582,175 +437,6 @@ def _in_child() -> None:
 os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
 
 
-class Writing:
-    """One transaction's changes on their way into the file."""
-
-    def __init__(self, file: File, head: IndexHead, made: Iterator[tuple[bytes, bytes]]) -> None:
-        self._file = file
-        self._made = made
-        self._do = file.connection.execute
-        self._known: dict[str, int] = {}
-        self._pending: list[tuple[int, NDArray[Any]]] = []
-        self._unembedded_words: dict[int, str] = {}
-        self._next, self._merged = head.next, head.merged
-        self._waiting, self._erasures = head.waiting, head.erasures
-
-    def change(self, position: int, change: Change) -> None:
-        match change:
-            case Put(doc):
-                self._do(END, (position, doc.id))
-                self._add(position, doc)
-            case RemovedDoc(id):
-                self._do(END, (position, id))
-            case Erase(ids):
-                nums = [row[0] for id in dict.fromkeys(ids) for row in self._file.rows(VERSIONS, (id,))]
-                if nums:
-                    self._merge()
-                for num, (text, _, _) in self._file.texts(nums).items():
-                    self._erase(num, text)
-            case Reword(doc):
-                self._reword(doc, next(self._made))
-
-    def finish(self, position: int, hash: bytes) -> None:
-        self._embed_words()
-        self._file.connection.executemany(
-            ADD_RECENT, [(num, entries.tobytes()) for num, entries in self._pending]
-        )
-        self._do(SET_HEAD, (position, hash, self._next, self._merged, self._waiting, self._erasures))
-
-    def _add(self, position: int, doc: Doc) -> None:
-        num, self._next = self._next, self._next + 1
-        entries = self._store(num, position, None, self._class(doc), doc, next(self._made))
-        if len(entries):
-            self._pending.append((num, entries))
-            self._waiting += len(entries)
-        if self._waiting >= BUFFER:
-            self._merge()
-
-    def _store(
-        self, num: int, since: int, until: int | None, kind: int, doc: Doc, made: tuple[bytes, bytes]
-    ) -> NDArray[Any]:
-        """Write down one version of a document; answer its words, which are not in the postings yet."""
-        counts, length = counted(doc.text)
-        entries = np.empty(len(counts), _WAITING)
-        entries["word"] = self._numbers(counts)
-        entries["count"] = [min(count, MOST) for count in counts.values()]
-        row = (num, doc.id, since, until, kind, length, doc.time_us, self._session(doc), flags(doc.text))
-        self._do(ADD_DOC, row)
-        for statement, vectors in zip((ADD_VECTOR, ADD_TOKENS), made, strict=True):
-            if vectors:
-                self._do(statement, (num, vectors))
-        text = (num, doc.text, doc.source, doc.run, entries["word"].tobytes(), crc32(doc.text.encode()))
-        self._do(ADD_TEXT, text)
-        return entries
-
-    def _reword(self, doc: Doc, made: tuple[bytes, bytes]) -> None:
-        """Put another text in the place of that of every version. The numbers stay, because they are the order in
-        which a conversation is read."""
-        versions = self._file.rows(VERSIONS, (doc.id,))
-        texts = self._file.texts([num for num, *_ in versions])
-        versions = [row for row in versions if texts[row[0]][0] != doc.text]
-        if versions:
-            self._merge()
-            self._embed_words()
-        for num, since, until, kind in versions:
-            before = self._counts(texts[num][0])
-            self._drop(num)
-            after: dict[int, int] = dict(self._store(num, since, until, kind, doc, made).tolist())
-            for word in before.keys() | after.keys():
-                if before.get(word) != after.get(word):
-                    self._enter(word, num, after.get(word, 0))
-
-    def _embed_words(self) -> None:
-        """Give all words that are new their vectors."""
-        embedder, new = self._file.words, self._unembedded_words
-        if embedder is not None and new:
-            rows = zip(new, (vector.tobytes() for vector in embedder.embed(list(new.values()))), strict=True)
-            self._file.connection.executemany(ADD_WORD_VECTOR, rows)
-        new.clear()
-
-    def _session(self, doc: Doc) -> int:
-        if not doc.session:
-            return 0
-        found = self._do(SESSION, (doc.session,)).get
-        return int(self._do(ADD_SESSION, (doc.session,)).get if found is None else found)
-
-    def _class(self, doc: Doc) -> int:
-        key = (msgspec.json.encode(doc.who).decode(), doc.tier)
-        found = self._do(CLASS, key).get
-        return int(self._do(ADD_CLASS, key).get if found is None else found)
-
-    def _numbers(self, words: Iterable[str]) -> list[int]:
-        known = self._known
-        missing = [word for word in words if word not in known]
-        if missing:
-            known.update(self._file.rows(WORDS, (json.dumps(missing),)))
-            for word in missing:
-                if word not in known:
-                    back = word[::-1] if 4 <= len(word) < LONGEST else None
-                    known[word] = self._do(ADD_WORD, (word, stem(word), back)).get
-                    if word.isalpha() and len(word) >= 3 and word not in STOPWORDS:
-                        self._unembedded_words[known[word]] = word
-        return [known[word] for word in words]
-
-    def _merge(self) -> None:
-        """Put all that waits in the buffer where it belongs."""
-        waiting = [(num, _read(found, _WAITING)) for num, found in self._do(RECENT, (0,))]
-        waiting += self._pending
-        self._pending = []
-        self._do("DELETE FROM recent")
-        self._waiting, self._merged = 0, self._next
-        if not waiting:
-            return
-        every = np.concatenate([entries for _, entries in waiting])
-        docs = np.repeat([num for num, _ in waiting], [len(entries) for _, entries in waiting])
-        order = np.argsort(every["word"], kind="stable")
-        words, docs, counts = every["word"][order].astype(np.int64), docs[order], every["count"][order]
-        blocks = docs // BLOCK
-        packed = ((docs % BLOCK) << 8 | counts).astype(_ENTRY)
-        starts = np.flatnonzero((np.diff(words, prepend=-1) != 0) | (np.diff(blocks, prepend=-1) != 0))
-        lists = [part.tobytes() for part in np.split(packed, starts[1:])]
-        self._file.connection.executemany(
-            ADD_ENTRIES, zip(words[starts].tolist(), blocks[starts].tolist(), lists, strict=True)
-        )
-
-    def _erase(self, num: int, text: str) -> None:
-        """Take out a document, and the words that no other has. Nothing waits in the buffer."""
-        self._embed_words()
-        for word in self._counts(text):
-            self._enter(word, num, 0)
-        self._drop(num)
-
-    def _counts(self, text: str) -> dict[int, int]:
-        """The numbers of the words of a text, and how often each counts."""
-        counts, _ = counted(text)
-        return {
-            word: min(count, MOST) for word, count in zip(self._numbers(counts), counts.values(), strict=True)
-        }
-
-    def _drop(self, num: int) -> None:
-        """Remove all of a document but its entries in the postings."""
-        for table in ("vectors", "tokens", "texts", "docs"):
-            self._do(f"DELETE FROM {table} WHERE num = ?", (num,))  # noqa: S608 - one of these four
-        self._erasures += 1
-
-    def _enter(self, word: int, num: int, count: int) -> None:
-        """Say how often a document has a word; 0 takes the document off the word's list, and the word with the last
-        document that had it."""
-        block, within = divmod(num, BLOCK)
-        entries = _read(self._do(ENTRIES_OF_BLOCK, (word, block)).get or b"", _ENTRY)
-        entries = entries[entries >> 8 != within]
-        if count:
-            entries = np.sort(np.append(entries, np.array([within << 8 | count], _ENTRY)))
-        if len(entries):
-            self._do(PUT_ENTRIES, (word, block, entries.astype(_ENTRY).tobytes()))
-            return
-        self._do(DROP_ENTRIES, (word, block))
-        self._do(DROP_WORD, (word,))
-        self._do(DROP_WORD_VECTOR, (word,))
-        self._known.clear()
-
-
 class Damaged(Exception):
     """The file was damaged and is a new, empty one now. It never leaves the index."""
 
@@ -806,21 +492,6 @@ def _damage(error: apsw.Error) -> str:
     if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
         return "it was damaged (a page does not fit its checksum)"
     return ""
-
-
-def _read(found: bytes, kind: np.dtype[Any]) -> NDArray[Any]:
-    """The entries of a list. A page that was lost reads as zeros, which have the right checksum: but no entry is zero,
-    because words are numbered from one, and none occurs less than once."""
-    entries = _cut(found, kind)
-    if not (entries["word"] if kind == _WAITING else entries).all():
-        raise apsw.CorruptError("a list of entries has a hole")
-    return entries
-
-
-def _cut(found: bytes, kind: np.dtype[Any]) -> NDArray[Any]:
-    if len(found) % kind.itemsize:
-        raise apsw.CorruptError("a list of entries is torn")
-    return np.frombuffer(found, kind)
 
 
 def _translated(error: apsw.Error, path: Path | None) -> CommonplaceError:

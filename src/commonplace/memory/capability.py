@@ -123,6 +123,25 @@ def _tags(event: Event) -> list[Key]:
     return [(tag, event.position) for placed in _placed(event) for tag in placed.content.get("tags") or ()]
 
 
+def _team(event: Event) -> list[Key]:
+    """The items that an event gives to the team, by the event's position: read backwards, the newest come first."""
+    if event.kind == CREATED:
+        shared = event.labels.get("audience") == "team" and "item" in event.payload
+        return [(event.position, event.id)] if shared else []
+    return [(event.position, id) for id, fields in event.payload["changes"].items() if fields.get("shared")]
+
+
+def _pinned(event: Event) -> list[Key]:
+    """The items that an event pins or unpins."""
+    if event.kind == CREATED:
+        return [(event.id,)] if event.payload.get("item", {}).get("pinned") else []
+    return [(id,) for id, fields in event.payload["changes"].items() if "pinned" in fields]
+
+
+def _fold_pinned(key: Key, _before: Any, event: Event) -> Any:
+    return event.kind == CREATED or event.payload["changes"][key[0]]["pinned"] or None
+
+
 def _links(event: Event) -> list[Key]:
     """From the item that a link leads to, back to where it comes from."""
     if event.kind == CREATED:
@@ -254,6 +273,8 @@ MEMORY = Capability(
         View("memory.keys", 2, _keys, _the_item, kinds=PLACING, fresh=True),
         View("memory.links", 1, _links, _position, kinds=PLACING),
         View("memory.tags", 1, _tags, _the_item, kinds=PLACING, fresh=True),
+        View("memory.team", 1, _team, lambda _key, _before, event: event.created_us, kinds=PLACING, fresh=True),
+        View("memory.pinned", 1, _pinned, _fold_pinned, kinds=PLACING),
         View("memory.sums", 1, _sums, _fold_sums, kinds=CHANGING),
         View("memory.tombstones", 1, _stones, _fold_stone, kinds=frozenset({UPDATED, *ENDING})),
         View("memory.edits", 1, _edits, _first_position, kinds=frozenset({UPDATED})),

@@ -120,7 +120,7 @@ def _do(session: Session, chore: Chore) -> None:
         case "consolidate episodes":
             session.submit("memory.summarize", Summarize(by, chore.names, run), "tidy")
         case "drop index":
-            session.services.indexing.throw_away()
+            session.services.index.throw_away()
         case act:
             reason = "consolidation" if act == "consolidate facts" else "budget"
             session.submit("memory.forget", Forget(by, chore.names, chore.why, reason, run=run), "tidy")

@@ -38,7 +38,7 @@ class OutsideFiles:
     def erased(self, ids: Collection[str]) -> None:
         """Take what was erased out of the index, the markdown and the state files. The ledger calls it after every
         erasure, decided here or brought by an import."""
-        self._session.services.indexing.forget()
+        self._session.services.index.forget()
         self._forget_states(ids)
         for mirror in self.mirrors():
             try:

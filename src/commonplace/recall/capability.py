@@ -8,19 +8,19 @@ from ..ledger.events import Event
 from ..ledger.keys import Key
 from ..ledger.views import Capability, Kind, View
 from ..memory.requests import RECEIPT
-from .checking import CHECKED, checked_items, decide_checked, fold_check
-from .premises import CHANGED, decide_changed
+from .changed_facts import CHANGED, decide_changed
 from .receipts import decide_receipt, without_words
+from .verification import CHECKED, checked_items, decide_checked, fold_check
 
 
 def _relied(event: Event) -> list[Key]:
-    """Who relies on which item: an actor, in a run, until it is told that the item has changed."""
+    """The actors that rely on an item, in a run, until they are told that the item has changed."""
     run, payload = event.run_id or "", event.payload
     if event.kind == CHANGED:
         return [(payload["item"], event.actor, run)]
     if payload.get("past"):
         return []
-    shown = [*(one[0] for one in payload["included"]), *(one[0] for one in payload["block"])]
+    shown = [*(id for id, _, _ in payload["included"]), *(id for id, _ in payload["block"])]
     return [(id, event.actor, run) for id in dict.fromkeys(shown)]
 
 
@@ -50,8 +50,8 @@ def _without_words(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fold_swept(_key: Key, before: Any, event: Event) -> Any:
-    """How far everybody has looked: as far as whoever wrote the last receipt, unless it had not seen the one before,
-    whose maker may have looked less far."""
+    """How far changed facts were looked for: as far as the maker of the last receipt has looked, unless it did not know
+    the receipt before, whose maker may have looked less far."""
     reached = event.payload["reached"]
     if before is not None and before["receipt"] > reached:
         reached = min(reached, before["reached"])

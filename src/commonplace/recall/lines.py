@@ -6,7 +6,7 @@ from typing import Any
 
 from ..ledger.checks import iso
 from ..memory.items import SHAPES, Item, value_text
-from .data import as_data, as_name
+from .escaping import as_data, as_name
 from .packing import PackLine
 
 
@@ -38,13 +38,13 @@ def candidate(
     end = f" ({_provenance(item, stale)})"
     if item.kind == "fact":
         start += f"key={as_data(item.key or '')} value="
-        said = as_data(value_text(_each_as_data(item.value)))
+        text = as_data(value_text(_each_as_data(item.value)))
         end = ("" if item.confidence is None else f" conf={item.confidence:.2f}") + end
     else:
-        said = as_data(snippet)
+        text = as_data(snippet)
         start += _header(item) + "— "
     return DigestLine(
-        item.id, item.kind, start, said, end, barred, version=item.position, via=via, score=score, signals=signals,
+        item.id, item.kind, start, text, end, barred, version=item.position, via=via, score=score, signals=signals,
         twin=twin,
     )  # fmt: skip
 
@@ -54,8 +54,8 @@ def _each_as_data(value: Any) -> Any:
     if isinstance(value, str):
         return as_data(value)
     if isinstance(value, dict):
-        return {as_data(name): _each_as_data(one) for name, one in value.items()}
-    return [_each_as_data(one) for one in value] if isinstance(value, list) else value
+        return {as_data(name): _each_as_data(inner) for name, inner in value.items()}
+    return [_each_as_data(inner) for inner in value] if isinstance(value, list) else value
 
 
 def all_of(item: Item) -> str:
@@ -78,17 +78,17 @@ def _header(item: Item) -> str:
         parts.append(f"title={as_data(item.title)}")
     if item.confidence is not None:
         parts.append(f"conf={item.confidence:.2f}")
-    return "".join(f"{one} " for one in parts)
+    return "".join(f"{part} " for part in parts)
 
 
 def _provenance(item: Item, stale: str) -> str:
-    told, given = [], item.provenance
-    told.append(f"prov={as_name(str(given.get('source_kind') or item.agent))}")
-    told += [f"{name}={as_name(str(given[name]))}" for name in ("channel", "thread") if given.get(name)]
-    refs = given.get("refs")
+    source = item.provenance
+    parts = [f"prov={as_name(str(source.get('source_kind') or item.agent))}"]
+    parts += [f"{name}={as_name(str(source[name]))}" for name in ("channel", "thread") if source.get(name)]
+    refs = source.get("refs")
     number = len(item.citations) + (len(refs) if isinstance(refs, list | tuple) else 1 if refs else 0)
-    told += [f"refs={number}"] if number else []
-    told += ["trust=low"] if item.trust == "low" else []
-    told += [f"disputed={len(item.disputed)}"] if item.disputed else []
-    told += [f"stale={as_data(stale)}"] if stale else []
-    return " ".join(told)
+    parts += [f"refs={number}"] if number else []
+    parts += ["trust=low"] if item.trust == "low" else []
+    parts += [f"disputed={len(item.disputed)}"] if item.disputed else []
+    parts += [f"stale={as_data(stale)}"] if stale else []
+    return " ".join(parts)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..memory.portions import PerKind, Portion, Portions
-from .data import HEADING, block, mark_of
+from .escaping import HEADING, block, mark_of
 
 CountTokens = Callable[[str], int]
 
@@ -63,7 +63,7 @@ class Packed(msgspec.Struct, Generic[L], frozen=True):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        return tuple(one.id for one in self.taken)
+        return tuple(line.id for line in self.taken)
 
 
 def estimated(text: str) -> int:
@@ -146,8 +146,8 @@ def pack_digest(
     """A memory digest: a block under its `mark`. With nothing to show the text says `nothing`, if even that fits."""
 
     def frame(lines: Sequence[L]) -> str:
-        said = [line.line for line in lines]
-        return block(said, mark or mark_of(said))
+        texts = [line.line for line in lines]
+        return block(texts, mark or mark_of(texts))
 
     packed = pack(candidates, budgets, count, frame, kept=kept, rest=rest)
     if packed.taken:

@@ -10,6 +10,7 @@ because tasks change too often to name all that their words come from: it is rea
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from hashlib import sha256
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -18,17 +19,17 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import BadInput, Corrupt, Denied, Erased, shown
-from ..ledger.checks import iso
+from ..ledger.checks import from_us
 from ..ledger.encoding import Blob, canonical, decode
 from ..ledger.events import MAX_PARENTS, Event, draft
 from ..ledger.overlay import Overlay
 from ..memory.portions import Portions
 from ..memory.requests import RECEIPT, Shown
 from ..memory.showing import not_noted
-from .checking import Checked
 from .lines import DigestLine
 from .packing import CountTokens, Packed, estimated, long_term_block, pack_digest
-from .prompting import Building, Focused, prompt_text
+from .prompt import Focused, PromptDraft, prompt_text
+from .verification import Checked
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -43,7 +44,7 @@ class Whole(msgspec.Struct, frozen=True, omit_defaults=True):
     chars: int = 0
 
     def long_term(self, without: frozenset[str] = frozenset()) -> Packed[DigestLine]:
-        return long_term_block([one for one in self.block if one.id not in without], self.chars)
+        return long_term_block([line for line in self.block if line.id not in without], self.chars)
 
     def text(self, digest: str, work: str) -> str:
         return prompt_text({**self.parts, "long_term": self.long_term().text, "digest": digest, "work": work})
@@ -64,14 +65,13 @@ class Around(msgspec.Struct, frozen=True):
     """What it shows besides the digest, by id."""
 
 
-def around(building: Building, has_digest: bool) -> Around:
+def around(draft: PromptDraft, has_digest: bool) -> Around:
     """What a receipt keeps of a prompt that is put together but for its digest."""
-    kept = {name: text for name, text in building.kept.items() if name not in ("long_term", "work")}
-    whole = Whole(kept, tuple(building.block), building.block_chars)
-    return Around(
-        whole, tuple(building.sources), building.work, building.kept.get("work", ""), has_digest,
-        tuple(building.omitted), tuple(building.shown),
-    )  # fmt: skip
+    parts = {name: text for name, text in draft.kept.items() if name not in ("long_term", "work")}
+    whole = Whole(parts, tuple(draft.block), draft.block_chars)
+    work_text = draft.kept.get("work", "")
+    omitted, shown = tuple(draft.omitted), tuple(draft.shown)
+    return Around(whole, tuple(draft.sources), draft.work, work_text, has_digest, omitted, shown)
 
 
 class DigestTrace(msgspec.Struct, frozen=True):
@@ -99,16 +99,16 @@ class DigestTrace(msgspec.Struct, frozen=True):
         """Each item in the long-term block and in the digest, and its line, or as it would be if some had not been
         there."""
         block = () if self.whole is None else self.whole.long_term(without).taken
-        return [(one.id, one.line) for one in (*block, *self.packed(without).taken)]
+        return [(line.id, line.line) for line in (*block, *self.packed(without).taken)]
 
     def packed(self, without: frozenset[str] = frozenset()) -> Packed[DigestLine]:
         """Pack it again, or pack it as if some items had not been there."""
         left = [
-            replace(one, barred="") if one.twin in without else one
-            for one in self.candidates
-            if one.id not in without
+            replace(line, barred="") if line.twin in without else line
+            for line in self.candidates
+            if line.id not in without
         ]
-        stay = [one for one in self.kept if one.id not in without]
+        stay = [line for line in self.kept if line.id not in without]
         count = self._count if self.counts else estimated
         return pack_digest(left, self.budgets, count, nothing=self.nothing, kept=stay, mark=self.mark)
 
@@ -128,12 +128,12 @@ class Counted:
     def __call__(self, text: str) -> int:
         key = _short(text)
         if key not in self.answers:
-            said = self._count(text)
-            if isinstance(said, bool) or not isinstance(said, int | float) or not 0 <= said < 1e15:
+            number = self._count(text)
+            if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e15:
                 raise BadInput(
-                    f"count_tokens answered {shown(said)}: it must answer how many tokens a text has"
+                    f"count_tokens answered {shown(number)}: it must answer how many tokens a text has"
                 )
-            self.answers[key] = ceil(said)
+            self.answers[key] = ceil(number)
         return self.answers[key]
 
 
@@ -161,8 +161,10 @@ def decide_receipt(overlay: Overlay, request: Write) -> str:
     be named, nothing is kept that has words in it."""
     payload = {**request.payload, "checks": []}
     payload["shown"] = not_noted(overlay, Shown(request.by, request.run, request.shown))
-    records = [overlay.record_of(one) for one in request.sources]
-    whole = len(records) <= MAX_PARENTS and all(one is not None and one.body is not None for one in records)
+    records = [overlay.record_of(id) for id in request.sources]
+    whole = len(records) <= MAX_PARENTS and all(
+        record is not None and record.body is not None for record in records
+    )
     if whole:
         payload["checks"] = msgspec.to_builtins(request.checks)
         payload["trace"] = Blob(canonical(msgspec.to_builtins(request.trace)))
@@ -175,7 +177,9 @@ def decide_receipt(overlay: Overlay, request: Write) -> str:
 
 def without_words(payload: dict[str, Any]) -> dict[str, Any]:
     """What stays of a receipt when something in it is erased."""
-    return {name: said for name, said in payload.items() if name not in ("request", "trace")} | {"checks": []}
+    return {name: value for name, value in payload.items() if name not in ("request", "trace")} | {
+        "checks": []
+    }
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -185,7 +189,7 @@ class Receipt(msgspec.Struct, frozen=True):
     by: str
     run: str | None
     as_of: int
-    now: str
+    now: datetime
     request: dict[str, Any]
     index: str
     included: tuple[tuple[str, int, int], ...]
@@ -207,15 +211,26 @@ class Receipt(msgspec.Struct, frozen=True):
     """Why there is no trace, if there is none any more."""
     denied: bool = False
     """Whether that is because its reader may not see all of it any more."""
-    said_of_work: str = ""
+    work_text: str = ""
     """What a prompt said of its work, read again."""
+
+    @property
+    def item_ids(self) -> tuple[str, ...]:
+        """The items that stood in the digest and in the long-term block beside it."""
+        return (*(id for id, _, _ in self.included), *(id for id, _ in self.block))
+
+    def __str__(self) -> str:
+        run = f" in run {self.run}" if self.run else ""
+        omitted = [f"left out: {number} ({why})" for why, number in self.omitted.items()]
+        first = f"receipt {self.id} for {self.by}{run}, as of {self.as_of}: {len(self.item_ids)} items"
+        return "\n".join([first, f"asked: {self.request.get('query', '')}", *omitted])
 
     def replay(self) -> str:
         """The same text again, of a digest or of a whole prompt, packed from what was recorded; secrets are masked.
         Raises Erased that names what is gone since."""
         if self.trace is None:
             raise (Denied if self.denied else Erased)(self.missing)
-        text = self.trace.again(self.said_of_work)
+        text = self.trace.again(self.work_text)
         if sha256(text.encode()).hexdigest() != self.hash:
             if self.work is not None:
                 raise Erased(
@@ -227,7 +242,7 @@ class Receipt(msgspec.Struct, frozen=True):
         return text
 
 
-def read(
+def read_receipt(
     event: Event, ledger: Ledger, may_see: Callable[[str], bool], work: Callable[[Focused], str]
 ) -> Receipt:
     """A receipt with its trace, as far as that is still there and its reader may still see all of it. `work` reads
@@ -242,7 +257,7 @@ def read(
         by=event.actor,
         run=event.run_id,
         as_of=payload["as_of"],
-        now=iso(payload["now"]),
+        now=from_us(payload["now"]),
         request=payload.get("request", {"query": "", "rules": {}}),
         index=payload["index"],
         included=tuple((id, version, line) for id, version, line in payload["included"]),
@@ -261,10 +276,10 @@ def read(
         named = ", ".join(gone) or "something that it did not include"
         return replace(receipt, missing=f"erased since: {named}")
     if not all(may_see(id) for id in event.parents):
-        told = "some of what it was made of may not be shown to you any more"
-        return replace(receipt, missing=told, denied=True)
-    said = "" if receipt.work is None else work(receipt.work)
-    return replace(receipt, trace=trace_of(ledger, event), said_of_work=said)
+        why = "some of what it was made of may not be shown to you any more"
+        return replace(receipt, missing=why, denied=True)
+    work_text = "" if receipt.work is None else work(receipt.work)
+    return replace(receipt, trace=trace_of(ledger, event), work_text=work_text)
 
 
 def trace_of(ledger: Ledger, receipt: Event) -> DigestTrace | None:

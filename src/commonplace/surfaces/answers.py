@@ -4,7 +4,6 @@ view of it. `--json` has the same as plain data."""
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -259,21 +258,6 @@ def _entries(_shell: Shell, entries: Sequence[Any]) -> Human:
 
 # recall
 
-SIGNALS = {
-    "cos": "its meaning", "nearest": "its place among the nearest", "around": "what was said around it",
-    "talk": "its conversation", "bm_s": "its words", "soft": "words like those asked for",
-    "soft_pc": "words like those asked for, in context", "date": "a date that it names", "spk": "who said it",
-    "when": "when it was said", "isq": "being a question", "pq_bm": "words of the question before it",
-    "phrase": "a phrase in quotes", "parts": "the meaning of its parts",
-    "parts_pc": "the meaning of its parts in context", "parts_pq": "the meaning of the question before it",
-}  # fmt: skip
-"""What each signal of a search is called."""
-
-
-def in_words(why: str) -> str:
-    """Why something was found, with signals by their names."""
-    return re.sub(r"\b(\w{1,40}) gave\b", lambda match: f"{SIGNALS.get(match[1], match[1])} gave", why)
-
 
 def _found(_shell: Shell, answer: Any) -> Human:
     results = answer.results
@@ -281,13 +265,13 @@ def _found(_shell: Shell, answer: Any) -> Human:
         yield from lines("nothing was found: try fewer or other words")
     rows = (
         [
-            f"{hit.score:.2f}", id_cell(hit.id), hit.tier, hit.timestamp[:10],
+            f"{hit.score:.2f}", id_cell(hit.id), hit.tier, f"{hit.timestamp:%Y-%m-%d}",
             f"[{hit.marks}] {hit.content}" if hit.marks else hit.content,
         ]
         for hit in results
     )  # fmt: skip
     yield from table(rows, "score", "id", "tier", "when", "what") if results else ()
-    yield from lines(*(f"{short(hit.id)}: {in_words(hit.why)}" for hit in results if hit.why))
+    yield from lines(*(f"{short(hit.id)}: {hit.why}" for hit in results if hit.why))
     corrected = [f"{typed!r} was read as {meant!r}" for typed, meant in answer.corrected.items()]
     yield from lines(f"{answer.total} found, as of {answer.as_of}", *corrected)
     yield from lines(*(f"left out: {gap.what} ({gap.why})" for gap in answer.left_out))
@@ -312,7 +296,7 @@ def _prompt(_shell: Shell, prompt: Any) -> Human:
 def _receipt(_shell: Shell, receipt: Any) -> Human:
     where = f" in run {receipt.run}" if receipt.run else ""
     yield from lines(
-        f"for {receipt.by}{where}, as of {receipt.as_of}, at {receipt.now}",
+        f"for {receipt.by}{where}, as of {receipt.as_of}, at {receipt.now:%Y-%m-%d %H:%M:%S}",
         f"asked: {receipt.request.get('query', '')}",
         f"index: {receipt.index}",
         *([f"memory was left out: {receipt.ignored}"] if receipt.ignored else []),
@@ -454,7 +438,7 @@ def _traces(_shell: Shell, traces: Sequence[Any]) -> Human:
 
 
 def _migrated(_shell: Shell, report: Any) -> Human:
-    from ..recall.migrating import TOP
+    from ..recall.index_migration import TOP
 
     rows = ((f"{query.alike:.0%}", query.actor, query.query[:100]) for query in report.compared)
     yield from table(rows, "found by both", "who asked", "what") if report.compared else ()

@@ -23,7 +23,7 @@ from ..errors import BadInput, CommonplaceError, NotFound, shown
 from ..ledger.encoding import encode_payload
 from ..memory.places import MEMORY_MD
 from ..participant import acting
-from ..prompts import long_term_page
+from ..recall.long_term import long_term_page
 from ..recall.search import envelope
 from ..registry import verb_at
 from ..verbs import Verb, verb_of

@@ -10,12 +10,12 @@ import msgspec
 
 from ..access.rights import Rights, rights_of
 from ..errors import BadInput, shown
-from ..recall.checking import Checks
-from ..recall.data import as_data, as_name
-from ..recall.digesting import receipt_of
+from ..recall.digest import receipt_of
+from ..recall.escaping import as_data, as_name
 from ..recall.lines import DigestLine
 from ..recall.packing import PackLine, estimated, pack, whole
-from ..recall.searching import remembered_about
+from ..recall.search import remembered_about
+from ..recall.verification import Checks
 from .artifacts import path_key
 from .info import WorkInfo
 from .listing import visible_records
@@ -122,7 +122,7 @@ def context_of(
     material = _material(work, id, at, agent, [] if focus is None else focus.nudges(changes=True))
     task, info = material.task, material.info
     session = work._session if agent is None else work._session.speaking_for(agent)
-    checks = Checks(session)
+    checks = Checks(session, at)
     memory = _remembered(session, task, info, at, checks)
     count = work._session.services.count_tokens or estimated
     packed = pack(list(_lines(material, memory)), whole(max_chars, max_tokens), count, _text, uncut="Nudges")

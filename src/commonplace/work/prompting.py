@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..access.rights import OWNER, Rights
 from ..errors import BadInput, shown
 from ..ledger.checks import check_name
-from ..recall.data import as_data, as_name
+from ..recall.escaping import as_data, as_name
 from .info import WorkInfo
 from .kinds import NUDGED
 from .listing import latest, visible_records
@@ -101,7 +101,7 @@ class WorkFocus:
         if self._actor == OWNER:
             return []  # the owner itself does no tasks
         if changes and at is None and self._tells:
-            self._work._session.services.premises.look()
+            self._work._session.services.fact_watch.look()
             with self._work._reading(None) as (reading, _):
                 news = reading.views.scan("recall.news", self._actor, limit=1)
             if news:

@@ -536,7 +536,7 @@ class Work:
             with self._reading(at) as (reading, _):
                 rows = waiting(reading, reader, reading.info.leader == reader, "idle")
                 return [nudge_for(reading, reader, row) for row in rows]
-        self._session.services.premises.look()
+        self._session.services.fact_watch.look()
         with self._reading(None) as (reading, _):
             mine = [task.id for task in reading.listed("in_progress") if task.assigned_to == reader]
         return self._told(reader, tuple(mine), "turn" if mine else "idle", None)

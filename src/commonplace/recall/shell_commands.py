@@ -1,4 +1,4 @@
-"""What a command in a text names that a repository can be asked about: a target of make, a script of a package, a file.
+"""What a shell command in a text names that can be looked up in a repository: a target, a script of a package, a file.
 
 make deploy            the target deploy of the Makefile
 npm run build          the script build of package.json
@@ -186,8 +186,8 @@ def lacks(text: str, program: str, target: str, folder: str = "") -> str:
     if program != "make":
         package = json.loads(text)
         scripts = package.get("scripts") if isinstance(package, dict) else None
-        known = isinstance(scripts, dict) and target in scripts
-        return "" if known else f"{join(folder, 'package.json')} has no script {target}"
+        there = isinstance(scripts, dict) and target in scripts
+        return "" if there else f"{join(folder, 'package.json')} has no script {target}"
     rules = [name for rule in _RULE.finditer(text.replace("\\\n", " ")) for name in rule[1].split()]
     if (
         target in rules

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -32,7 +32,12 @@ class Effect(msgspec.Struct, frozen=True):
 
     @property
     def lines(self) -> int:
-        return sum(len(one.lost) + len(one.gained) + one.from_block for one in self.changed)
+        return sum(len(digest.lost) + len(digest.gained) + digest.from_block for digest in self.changed)
+
+    def __str__(self) -> str:
+        return (
+            f"without {self.item}: {self.lines} lines of {len(self.changed)} digests would have been others"
+        )
 
 
 class Bisected(msgspec.Struct, frozen=True):
@@ -42,6 +47,16 @@ class Bisected(msgspec.Struct, frozen=True):
     receipts: int
     effects: tuple[Effect, ...]
     unread: tuple[tuple[str, str], ...] = ()
+
+    def __iter__(self) -> Iterator[Effect]:
+        return iter(self.effects)
+
+    def __len__(self) -> int:
+        return len(self.effects)
+
+    def __str__(self) -> str:
+        unread = [f"left out: receipt {id} ({why})" for id, why in self.unread]
+        return "\n".join([*map(str, self.effects), *unread]) or "nothing would have been different"
 
 
 def bisected(
@@ -53,32 +68,34 @@ def bisected(
 ) -> Bisected:
     """Leave out one memory, or each that was shown in turn. With `matters`, only those without which the answer of
     this function to a digest's text would have been another one."""
-    shown = [id for one in receipts for id in (*(i for i, _, _ in one.included), *(i for i, _ in one.block))]
+    shown = dict.fromkeys(id for receipt in receipts for id in receipt.item_ids)
     effects = []
-    for id in dict.fromkeys(shown) if without is None else [without]:
-        below = tuple(derived(id))
-        gone = frozenset((id, *below))
-        changed = [one for one in (_without(receipt, gone) for receipt in receipts) if one is not None]
-        if matters is not None:
-            changed = [one for one in changed if matters(one.before) != matters(one.after)]
+    for id in shown if without is None else [without]:
+        with_it = tuple(derived(id))
+        changed = [
+            digest
+            for receipt in receipts
+            if (digest := _without(receipt, frozenset((id, *with_it)))) is not None
+            and (matters is None or matters(digest.before) != matters(digest.after))
+        ]
         if changed or (without is not None and matters is None):
-            effects.append(Effect(id, below, tuple(changed)))
-    ordered = sorted(effects, key=lambda one: (-one.lines, one.item))
-    unread = tuple((one.id, one.missing) for one in receipts if one.missing)
+            effects.append(Effect(id, with_it, tuple(changed)))
+    ordered = sorted(effects, key=lambda effect: (-effect.lines, effect.item))
+    unread = tuple((receipt.id, receipt.missing) for receipt in receipts if receipt.missing)
     return Bisected(run, len(receipts), tuple(ordered), unread)
 
 
 def _without(receipt: Receipt, gone: frozenset[str]) -> ChangedDigest | None:
+    """A digest as it would have been without some items; None if it would have been the same."""
     from_block = any(id in gone for id, _ in receipt.block)
-    before = after = receipt.trace.text if receipt.trace is not None else ""
-    lost: list[str] = []
-    gained: list[str] = []
+    before = after = ""
+    was, now = list[str](), list[str]()
     if receipt.trace is not None:
-        after = receipt.trace.packed(gone).text
+        before, after = receipt.trace.text, receipt.trace.packed(gone).text
         was = [line for _, line in receipt.trace.lines()]
         now = [line for _, line in receipt.trace.lines(gone)]
-        lost = [line for line in was if line not in now]
-        gained = [line for line in now if line not in was]
     if before == after and not from_block:
         return None
-    return ChangedDigest(receipt.id, receipt.position, tuple(lost), tuple(gained), before, after, from_block)
+    lost = tuple(line for line in was if line not in now)
+    gained = tuple(line for line in now if line not in was)
+    return ChangedDigest(receipt.id, receipt.position, lost, gained, before, after, from_block)

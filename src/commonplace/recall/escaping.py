@@ -1,4 +1,4 @@
-"""Text out of memory as data: whatever it says, a reader cannot take it for part of the prompt around it.
+"""Escaping text out of memory: a model cannot take it for part of the prompt around it, whatever it says.
 
 It becomes one line without anything invisible. What imitates a role, a heading, the marks that models and this
 library use, an attribution, or an order to the model is changed so that it can still be read, and no longer works.
@@ -65,11 +65,10 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
 
 def as_data(text: str) -> str:
     """A text as one line that is nothing but data."""
-    seen = _UNSEEN.sub("", text)
-    lines = (" ".join(line.split()) for line in _LINES.split(seen))
+    lines = (" ".join(line.split()) for line in _LINES.split(_UNSEEN.sub("", text)))
     plain = BREAK.join(line for line in lines if line)
     if not plain.isprintable():
-        plain = " ".join("".join(map(_seen, plain)).split())
+        plain = " ".join("".join(map(_visible, plain)).split())
     for pattern, instead in _patterns():
         plain = pattern.sub(instead, plain)
     return " ".join(plain.split())
@@ -77,16 +76,22 @@ def as_data(text: str) -> str:
 
 def as_name(text: str) -> str:
     """The same for a name that stands among other words: it is one word itself."""
+    if _PLAIN_NAME.fullmatch(text):
+        return text
     return "_".join(as_data(text).replace("=", " ").translate(_BRACKETS).split()) or "_"
 
 
-_BRACKETS = {ord(one): "_" for one in "()[]<>"}
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+"""Most names: nothing in them can work as anything else."""
+_BRACKETS = {ord(bracket): "_" for bracket in "()[]<>"}
 
 
-def _seen(one: str) -> str:
+def _visible(character: str) -> str:
     """A character, or what stands for one that nobody would see."""
-    kind = unicodedata.category(one)
-    return " " if kind == "Cc" else "" if kind in ("Cf", "Cs", "Co") and one not in _JOINERS else one
+    kind = unicodedata.category(character)
+    if kind == "Cc":
+        return " "
+    return "" if kind in ("Cf", "Cs", "Co") and character not in _JOINERS else character
 
 
 HEADING = "Memory digest:"

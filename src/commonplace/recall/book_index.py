@@ -43,7 +43,7 @@ Affected = Callable[[ViewReader, Iterable[Event], Callable[[str], Event | None]]
 """The runs of which something else must not be shown because of some events."""
 
 
-class Indexing:
+class BookIndex:
     """Opens the index when something is first looked for, and lets it catch up before each answer.
 
     It never blocks a write: it follows the ledger. If its file cannot be used, it is kept in memory, and `trouble`
@@ -69,7 +69,8 @@ class Indexing:
         self.place = place
         self._hiding = hiding
         self._index: Index | None = None
-        self._chosen = (-1, embedder or "static")
+        self._chosen = (-1, "")
+        """The embedder that the book's settings name, and the position as of which they were read."""
         self._lock = Lock()
         self.trouble = ""
         self.missing = ""
@@ -78,6 +79,8 @@ class Indexing:
     def open(self) -> Index:
         from ..index import Index
 
+        if self._chosen[0] < 0:  # with another embedder than the book's, the file would be built again
+            self._choose()
         with self._lock:
             if self._index is None:
                 self.trouble = self.missing = ""
@@ -152,7 +155,7 @@ class Indexing:
         return self._answer(ask)
 
     def _answer(self, ask: Callable[[Index], T]) -> T:
-        """What the index answers. An index that was thrown away meanwhile, by whomever, is filled and asked again."""
+        """What the index answers. An index that was thrown away meanwhile is filled and asked again."""
         for _ in range(TRIES):
             index = self.catch_up()
             opened = index.opened
@@ -206,47 +209,45 @@ class Indexing:
                 progress(min(head, after + PAGE), head)
 
     def _page(self, index: Index, after: int, upto: int, known: int) -> bool:
-        from .feed import changes
+        from .index_feed import changes
 
         ledger, hide = self._ledger, self._hiding()
         with ledger.snapshot() as now:
             events = list(ledger.events(after, upto))
             if not events:
                 return False  # an earlier ledger was put in this one's place meanwhile
-            found = [
+            page = [
                 (event.position, change)
                 for event in events
                 for change in changes(event, now.at, ledger.event, hide, ledger.registry, ledger.residue)
             ]
             runs = self._affected(now, events, ledger.event) if known else set()
-        found += [
-            (upto, change) for run in sorted(runs) for change in self._reworded(index, run, known, hide)
-        ]
-        return index.apply(after, upto, found, bytes.fromhex(events[-1].hash))
+        page += [(upto, change) for run in sorted(runs) for change in self._reworded(index, run, known, hide)]
+        return index.apply(after, upto, page, bytes.fromhex(events[-1].hash))
 
     def _reworded(self, index: Index, run: str, known: int, hide: Hide) -> Iterator[Reword]:
         """What the index says of a run's events that must be shown in another way by now."""
         from ..index import Reword
-        from .feed import said
+        from .index_feed import event_doc
 
         for page in pages(self._ledger.events(0, known, run)):
             texts = index.says([event.id for event in page])
             for event in page:
-                says = texts.get(event.id, set())
-                if not any(TOKEN in text for text in says) and hide(event).payload == event.payload:
+                before = texts.get(event.id, set())
+                if not any(TOKEN in text for text in before) and hide(event).payload == event.payload:
                     continue  # as most are: nothing was hidden of it, and nothing is
-                doc = said(event, hide, self._ledger.registry)
-                if doc is not None and says - {doc.text}:
+                doc = event_doc(event, hide, self._ledger.registry)
+                if doc is not None and before - {doc.text}:
                     yield Reword(doc)
 
-    def with_embedder(self, place: Path | None, embedder: str) -> Indexing:
+    def with_embedder(self, place: Path | None, embedder: str) -> BookIndex:
         """Another index of the same book, whatever its settings say."""
-        return Indexing(
+        return BookIndex(
             self._ledger, place, self._hiding, self._affected, self._trusted, embedder, self._in_cache
         )
 
-    def give_way_to(self, other: Indexing) -> None:
-        """Put another index in this one's place. Who reads this one goes on with it until it is opened anew."""
+    def give_way_to(self, other: BookIndex) -> None:
+        """Put another index in this one's place. Processes that read this one keep it until they open it anew."""
         other.close()
         self.close()
         if self.place is not None and other.place is not None and not _left_alone(self.place):

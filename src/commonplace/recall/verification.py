@@ -1,7 +1,7 @@
-"""Verify before use: what an item says of files, symbols, lines and commands is checked against the repository.
+"""Verify before use: claims of items about files, symbols, lines and commands are checked against the repository.
 
 What is cited must be there. What is only named in a text counts once it was there: a text may speak of other places.
-The outcome is recorded with the file's hash, and only the record is read, so that an answer can be given again.
+The outcome is recorded with the file's hash, and only the record is read, so that an answer can be replayed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import ast
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -24,11 +25,12 @@ from ..ledger.encoding import canonical
 from ..ledger.events import Event, draft
 from ..ledger.keys import Key
 from ..ledger.overlay import Overlay
+from ..ledger.reader import ViewReader
 from ..memory.items import Item
-from .commands import NamedCommand, lacks, manifest, named_by, spoken_of
+from .shell_commands import NamedCommand, lacks, manifest, named_by, spoken_of
 
 if TYPE_CHECKING:
-    from ..ledger.ledger import Ledger
+    from ..ledger.ledger import At
     from ..session import Session
 
 CHECKED = "memory.checked"
@@ -78,13 +80,13 @@ class FileClaim(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def claims(item: Item) -> tuple[FileClaim, ...]:
-    """What an item says that can be looked up."""
+    """The claims of an item that can be looked up."""
     return tuple(dict.fromkeys((*_cited(item), *_named(item))))[:MOST_CLAIMS]
 
 
 def _cited(item: Item) -> Iterator[FileClaim]:
-    for one in item.citations:
-        match = _CITED.fullmatch(one.strip())
+    for citation in item.citations:
+        match = _CITED.fullmatch(citation.strip())
         if match and _PATH.fullmatch(match["file"]):
             yield _claim(match, cited=True)
     for ref in item.code_refs:
@@ -96,17 +98,17 @@ def _cited(item: Item) -> Iterator[FileClaim]:
 
 
 def _named(item: Item) -> Iterator[FileClaim]:
-    said = item.text
-    files = [*dict.fromkeys(map(_claim, _PATH.finditer(said)))][:MOST_CLAIMS]
+    text = item.text
+    files = [*dict.fromkeys(map(_claim, _PATH.finditer(text)))][:MOST_CLAIMS]
     yield from files
-    for match in _QUOTED.finditer(said):
+    for match in _QUOTED.finditer(text):
         call = _CALL.fullmatch(match[1])
         if call:
-            yield from (FileClaim(one.file, call[1]) for one in files)
+            yield from (FileClaim(claim.file, call[1]) for claim in files)
         elif not _PATH.fullmatch(match[1]):
             yield from (_of_command(named, cited=True) for named in named_by(match[1]))
     yield from (
-        _of_command(named, cited=False) for named in islice(spoken_of(_QUOTED.sub("``", said)), MOST_CLAIMS)
+        _of_command(named, cited=False) for named in islice(spoken_of(_QUOTED.sub("``", text)), MOST_CLAIMS)
     )
 
 
@@ -122,7 +124,7 @@ def _claim(match: re.Match[str], cited: bool = False) -> FileClaim:
 
 
 class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was found of an item's claims. `of` stands for what it says, so that a changed item is checked anew."""
+    """The outcome of checking an item's claims. `of` is a hash of what it says: a changed one is checked anew."""
 
     item: str
     of: str
@@ -134,38 +136,36 @@ class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
     """The hash of each file that was read."""
 
 
-def check(root: Path, item: Item, known: Checked | None, read: Read | None = None) -> Checked:
-    """Look up what an item claims. `known` is what was found before, `read` how files are read."""
+def check(root: Path, item: Item, previous: Checked | None, read: Read | None = None) -> Checked:
+    """Look up what an item claims. `previous` is the outcome before, `read` how files are read."""
     read = read or reading()
-    wanted = claims(item)
-    said = canonical([msgspec.to_builtins(wanted), item.text, item.verified_us])
-    of = sha256(said).hexdigest()[:16]
-    before = known.seen if known is not None and known.of == of else {}
-    seen, files, stale = dict(before), dict[str, str](), list[str]()
-    for one in wanted:
+    all_claims = claims(item)
+    content = canonical([msgspec.to_builtins(all_claims), item.text, item.verified_us])
+    of = sha256(content).hexdigest()[:16]
+    before = previous.seen if previous is not None and previous.of == of else {}
+    held, files, stale = dict(before), dict[str, str](), list[str]()
+    for claim in all_claims:
         try:
-            wrong, lines = _look(root, one, before.get(one.name, ""), files, read)
+            wrong, lines = _look(root, claim, before.get(claim.name, ""), files, read)
         except (OSError, ValueError) as error:
-            named = one.file[:100] or one.name
+            named = claim.file[:100] or claim.name
             wrong, lines = f"{named} cannot be read ({type(error).__name__})", ""
         if not wrong:
-            seen.setdefault(one.name, lines)
-        elif one.name in before or (
-            one.cited and (not one.target or manifest(root, one.command, one.folder) is not None)
+            held.setdefault(claim.name, lines)
+        elif claim.name in before or (
+            claim.cited and (not claim.target or manifest(root, claim.command, claim.folder) is not None)
         ):
             stale.append(wrong)
-    return Checked(item.id, of, "; ".join(dict.fromkeys(stale)), seen, files)
+    return Checked(item.id, of, "; ".join(dict.fromkeys(stale)), held, files)
 
 
 def reading() -> Read:
     """Reads each file once."""
-    known: dict[Path, tuple[str, str]] = {}
 
+    @cache
     def read(path: Path) -> tuple[str, str]:
-        if path not in known:
-            data = path.read_bytes()
-            known[path] = data.decode(errors="replace"), sha256(data).hexdigest()[:32]
-        return known[path]
+        data = path.read_bytes()
+        return data.decode(errors="replace"), sha256(data).hexdigest()[:32]
 
     return read
 
@@ -208,7 +208,7 @@ def _look(root: Path, claim: FileClaim, before: str, files: dict[str, str], read
 
 
 def _stands_elsewhere(lines: list[str], size: int, wanted: str) -> bool:
-    """Whether lines with this hash stand anywhere in a file. Only where the first line is the same it is looked."""
+    """Whether lines with this hash stand anywhere in a file. Places with another first line are passed over."""
     first = wanted.partition(":")[0]
     starts = (at for at, line in enumerate(lines) if _hash([line]).partition(":")[0] == first)
     return any(_hash(lines[at : at + size]) == wanted for at in islice(starts, MOST_PLACES))
@@ -216,7 +216,7 @@ def _stands_elsewhere(lines: list[str], size: int, wanted: str) -> bool:
 
 def _hash(lines: Sequence[str]) -> str:
     """The hash of the first line, and of all of them."""
-    first, *_ = plain = [one.rstrip().encode() for one in lines]
+    first, *_ = plain = [line.rstrip().encode() for line in lines]
     whole = sha256(b"\n".join(plain))
     return f"{sha256(first).hexdigest()[:8]}:{whole.hexdigest()[:16]}"
 
@@ -234,30 +234,30 @@ def _has(text: str, digest: str, suffix: str, symbol: str) -> bool:
 def _symbols(digest: str, text: str) -> frozenset[str] | None:
     """The names that a Python file defines, with the classes and functions they are in; None if it is none. Those of
     the last files are remembered, by their hashes."""
-    if digest not in _KNOWN:
-        while len(_KNOWN) >= REMEMBERED:
-            del _KNOWN[next(iter(_KNOWN))]
+    if digest not in _SYMBOLS:
+        while len(_SYMBOLS) >= REMEMBERED:
+            del _SYMBOLS[next(iter(_SYMBOLS))]
         try:
-            _KNOWN[digest] = frozenset(_defined(ast.parse(text).body, ""))
+            _SYMBOLS[digest] = frozenset(_defined(ast.parse(text).body, ""))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            _KNOWN[digest] = None
-    return _KNOWN[digest]
+            _SYMBOLS[digest] = None
+    return _SYMBOLS[digest]
 
 
 REMEMBERED = 64
-_KNOWN: dict[str, frozenset[str] | None] = {}
+_SYMBOLS: dict[str, frozenset[str] | None] = {}
 
 
 def _defined(body: Iterable[ast.stmt], within: str) -> Iterator[str]:
-    for one in body:
-        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield within + one.name
-            yield from _defined(one.body, f"{within}{one.name}.")
-        elif isinstance(one, ast.Assign | ast.AnnAssign):
-            targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield within + node.name
+            yield from _defined(node.body, f"{within}{node.name}.")
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             yield from (within + name.id for name in targets if isinstance(name, ast.Name))
-        elif isinstance(one, ast.If | ast.Try | ast.With):
-            yield from _defined([*one.body, *getattr(one, "orelse", ())], within)
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            yield from _defined([*node.body, *getattr(node, "orelse", ())], within)
 
 
 def repository_around(book: Path | None, named: str | Path | None) -> Path | None:
@@ -268,7 +268,7 @@ def repository_around(book: Path | None, named: str | Path | None) -> Path | Non
             raise BadInput(f"{named} is not a folder: name the one that holds the files")
         return root
     above = () if book is None else book.resolve().parents
-    return next((one for one in above if (one / ".git").exists()), None)
+    return next((folder for folder in above if (folder / ".git").exists()), None)
 
 
 # the record
@@ -281,19 +281,19 @@ class RecordChecks(msgspec.Struct, frozen=True):
 
 
 def decide_checked(overlay: Overlay, request: RecordChecks) -> None:
-    """Keep what was found, where it is not what was found before."""
-    for one in request.checks:
-        known = overlay.get("recall.checks", one.item)
-        plain = msgspec.to_builtins(one)
-        record = overlay.record_of(one.item)
-        if (known is None or known["check"] != plain) and record is not None and record.body is not None:
+    """Record the outcomes that differ from those before."""
+    for checked in request.checks:
+        row = overlay.get("recall.checks", checked.item)
+        plain = msgspec.to_builtins(checked)
+        record = overlay.record_of(checked.item)
+        if (row is None or row["check"] != plain) and record is not None and record.body is not None:
             overlay.emit(
-                draft(CHECKED, actor=request.by, payload=plain, run_id=request.run, parents=[one.item])
+                draft(CHECKED, actor=request.by, payload=plain, run_id=request.run, parents=[checked.item])
             )
 
 
 def checked_items(event: Event) -> list[Key]:
-    """The items that an event says how they were found: a check by itself, or a receipt."""
+    """The items whose checks an event records: a check by itself, or a receipt."""
     return [(check["item"],) for check in _checks_of(event)]
 
 
@@ -314,39 +314,38 @@ class RecordedCheck(msgspec.Struct, frozen=True):
 
 
 class Checks:
-    """What one answer says of files: each item is checked once. What is found anew goes into the answer's receipt, or
-    is recorded by itself."""
+    """What one answer, as of `at`, says of files: each item is checked once. What is found anew goes into the answer's
+    receipt, or is recorded by itself. As of the past nothing is checked: what was recorded then counts."""
 
-    def __init__(self, session: Session) -> None:
-        self._session, self._read = session, reading()
-        self.found: dict[str, Checked] = {}
+    def __init__(self, session: Session, at: At = None) -> None:
+        self._session, self._at, self._read = session, at, reading()
+        self.new: dict[str, Checked] = {}
         """What was found that the book does not say yet, by item."""
 
-    def of(self, items: Sequence[Item], at: int | None = None) -> dict[str, RecordedCheck]:
-        """What is known of these items' claims. As of now it is looked up; what is not recorded yet has position 0."""
-        wanted = [item for item in items if claims(item)]
-        known = recorded(self._session.ledger, wanted, at) if wanted else {}
+    def of(self, views: ViewReader, items: Sequence[Item]) -> dict[str, RecordedCheck]:
+        """What is known of these items' claims, by item; what is not recorded yet has position 0."""
+        claiming = [item for item in items if claims(item)]
+        known = recorded(views, claiming)
         root = self._session.services.repository
-        if root is None or at is not None:
+        if root is None or self._at is not None:
             return known
-        for item in wanted:
+        for item in claiming:
             before = known[item.id].check if item.id in known else None
-            found = self.found.get(item.id) or check(root, item, before, self._read)
-            if found != before:
-                self.found[item.id] = found
-                known[item.id] = RecordedCheck(found, 0)
+            outcome = self.new.get(item.id) or check(root, item, before, self._read)
+            if outcome != before:
+                self.new[item.id] = outcome
+                known[item.id] = RecordedCheck(outcome, 0)
         return known
 
     def record(self) -> None:
         """Record what was found, and is not recorded yet."""
-        if self.found:
-            request = RecordChecks(self._session.actor, self._session.run, tuple(self.found.values()))
+        if self.new:
+            request = RecordChecks(self._session.actor, self._session.run, tuple(self.new.values()))
             self._session.ledger.submit("recall.checked", request)
-            self.found = {}
+            self.new = {}
 
 
-def recorded(ledger: Ledger, items: Sequence[Item], at: int | None) -> dict[str, RecordedCheck]:
-    """What was found last of these items' claims, as of `at`; of those that were never checked, nothing."""
-    with ledger.snapshot(at) as views:
-        rows = {one.id: views.get("recall.checks", one.id) for one in items}
+def recorded(views: ViewReader, items: Sequence[Item]) -> dict[str, RecordedCheck]:
+    """What was found last of these items' claims; of those that were never checked, nothing."""
+    rows = {item.id: views.get("recall.checks", item.id) for item in items}
     return {id: msgspec.convert(row, RecordedCheck) for id, row in rows.items() if row is not None}

@@ -1,8 +1,8 @@
-"""Premise watch: who relied on something that has changed since is told, with the line that changed.
+"""Changed facts: an actor that relied on an item is told when the item changes, with the line that changed.
 
-Who changes an item looks right after its commit, and who leaves a receipt right after that: at what has changed since
-somebody last looked. One `premise.changed` is recorded for each actor whose digest held the item. So nothing is lost if
-a process is killed between a change and its look, and reading alone writes nothing.
+Every process that changes an item or leaves a receipt looks, after its commit, at what has changed since the last look.
+One `premise.changed` is recorded for each actor whose digest held the item. So nothing is lost if a process is killed
+between a change and its look, and reading alone writes nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ..memory.capability import CHANGING, ENDING, touched
 from ..memory.reading import item_at, may_name, may_read
 from ..memory.requests import CREATED, RememberResult
 from ..memory.visibility import without_hidden
-from .checking import Checks
 from .receipts import trace_of
+from .verification import Checks
 
 if TYPE_CHECKING:
     from ..ledger.ledger import At, Ledger
@@ -40,10 +40,10 @@ CHANGING_ITEMS = frozenset({
 })  # fmt: skip
 """The commands that can change what an item says, or end it."""
 
-SAID = frozenset({"key", "value", "title", "body", "summary"})
+CONTENT = frozenset({"key", "value", "title", "body", "summary"})
 
 
-class Premise(msgspec.Struct, frozen=True):
+class ChangedFact(msgspec.Struct, frozen=True):
     """An item that an actor relied on and that has changed: why, by which other item, and the line it stood on (0:
     in the long-term block) with what it said there."""
 
@@ -64,34 +64,34 @@ class Premise(msgspec.Struct, frozen=True):
         return f"premise-{sha256(named.encode()).hexdigest()[:32]}"
 
 
-def decide_changed(overlay: Overlay, premises: tuple[Premise, ...]) -> int:
-    """Tell what nobody has told yet; answers how much that is."""
-    told = 0
-    for one in premises:
-        row = overlay.get("recall.relied", one.item, one.actor, one.run)
-        if row is None or row["receipt"] != one.receipt or overlay.record_of(one.id) is not None:
+def decide_changed(overlay: Overlay, facts: tuple[ChangedFact, ...]) -> int:
+    """Record the changed facts that are not recorded yet; returns how many these are."""
+    number = 0
+    for fact in facts:
+        row = overlay.get("recall.relied", fact.item, fact.actor, fact.run)
+        if row is None or row["receipt"] != fact.receipt or overlay.record_of(fact.id) is not None:
             continue
-        record = overlay.record_of(one.item)
+        record = overlay.record_of(fact.item)
         gone = record is None or record.body is None
         payload = {
-            "item": one.item, "receipt": one.receipt, "line": one.line, "text": "" if gone else one.text,
-            "why": one.why, "by": _if_seen(overlay, one), "position": one.position,
+            "item": fact.item, "receipt": fact.receipt, "line": fact.line, "text": "" if gone else fact.text,
+            "why": fact.why, "by": _visible_cause(overlay, fact), "position": fact.position,
         }  # fmt: skip
-        parents = [] if gone else [one.item]
+        parents = [] if gone else [fact.item]
         overlay.emit(
             draft(
-                CHANGED, actor=one.actor, payload=payload, run_id=one.run or None, id=one.id, parents=parents,
+                CHANGED, actor=fact.actor, payload=payload, run_id=fact.run or None, id=fact.id, parents=parents,
                 labels={"sensitivity": "private"},
             )
         )  # fmt: skip
-        told += 1
-    return told
+        number += 1
+    return number
 
 
-def _if_seen(overlay: Overlay, premise: Premise) -> str:
-    """The item that changed it, if whoever relied on it may know of it."""
-    other = item_at(overlay, premise.by) if premise.by else None
-    return premise.by if other is not None and may_read(rights_of(overlay, premise.actor), other) else ""
+def _visible_cause(overlay: Overlay, fact: ChangedFact) -> str:
+    """The item that changed it, if the actor that relied on it may see that."""
+    other = item_at(overlay, fact.by) if fact.by else None
+    return fact.by if other is not None and may_read(rights_of(overlay, fact.actor), other) else ""
 
 
 def after_write(session: Session, command: str, answer: object) -> None:
@@ -99,17 +99,17 @@ def after_write(session: Session, command: str, answer: object) -> None:
     files and commands, so that it is known when it changes."""
     if command not in CHANGING_ITEMS:
         return
-    session.services.premises.look_after_write()
+    session.services.fact_watch.look_after_write()
     if isinstance(answer, RememberResult) and answer.outcome == "stored" and session.services.repository:
+        checks = Checks(session)
         with session.viewer() as viewer:
             item = viewer.item(answer.item_id or "")
-        if item is not None:
-            checks = Checks(session)
-            checks.of([item])
-            checks.record()
+            if item is not None:
+                checks.of(viewer.views, [item])
+        checks.record()
 
 
-class PremiseWatch:
+class FactWatch:
     """Looks through what is new in one opened book. Each receipt says how far somebody had looked, so the next process
     begins there."""
 
@@ -119,34 +119,34 @@ class PremiseWatch:
         self._lock = Lock()
 
     def look(self) -> int:
-        """Tell whoever has to be told of what has changed up to now. Answers how many were."""
+        """Record what has changed up to now, for each actor that relied on it. Returns how many it recorded."""
         ledger = self._ledger
         with self._lock:
             with ledger.snapshot() as now:
                 head = now.position
-                found = tuple(self._changed(now, self._start(now), head))
-            told = int(ledger.submit("recall.changed", found)) if found else 0
+                facts = tuple(self._changed(now, self._start(now), head))
+            number = int(ledger.submit("recall.changed", facts)) if facts else 0
             self.reached = head
-            return told
+            return number
 
     def look_after_write(self) -> None:
-        """The same for who has just changed something: that was written, whatever becomes of this. What could not be
-        told now is told by who looks next."""
+        """The same after a write, which stands even if this fails. What could not be recorded now, the next look
+        records."""
         try:
             self.look()
         except (Busy, EngineUnavailable, OutcomeUnknown) as error:
             log.warning("who relied on what was changed could not be told yet: %s", error)
 
     def _start(self, views: ViewReader) -> int:
-        """Where to go on: where we have been, or if there is a receipt that we did not know of, where its maker was.
-        Somebody may have read an item before it changed and written the receipt after that."""
+        """Where to continue: where this process has been, or if there is a receipt that it did not know of, where the
+        maker of that was. It may have read an item before it changed and written the receipt after that."""
         last = views.get("recall.swept", "")
         if last is None:  # nobody has been told anything
             return views.position
         known = self.reached >= last["receipt"]
         return self.reached if known else min(self.reached or last["reached"], last["reached"])
 
-    def _changed(self, views: ViewReader, after: int, head: int) -> Iterator[Premise]:
+    def _changed(self, views: ViewReader, after: int, head: int) -> Iterator[ChangedFact]:
         for record in self._ledger.records(after, head):
             if record.body is None or read_header(record).kind not in CHANGING:
                 continue
@@ -157,22 +157,24 @@ class PremiseWatch:
                 if why:
                     yield from self._relying(views, event, id, why, by)
 
-    def _relying(self, views: ViewReader, event: Event, item: str, why: str, by: str) -> Iterator[Premise]:
+    def _relying(
+        self, views: ViewReader, event: Event, item: str, why: str, by: str
+    ) -> Iterator[ChangedFact]:
         for (_, actor, run), row in views.scan("recall.relied", item):
             itself = actor == event.actor and run == (event.run_id or "")
-            over = run and (views.get("state.totals", run) or {}).get("status", "running") != "running"
-            seen = self._may_see(views, str(actor), item)
-            if row["as_of"] < event.position and not itself and not over and seen:
+            ended = run and (views.get("state.totals", run) or {}).get("status", "running") != "running"
+            visible = self._may_see(views, str(actor), item)
+            if row["as_of"] < event.position and not itself and not ended and visible:
                 text = self._line(row["receipt"], item)
-                yield Premise(
+                yield ChangedFact(
                     str(actor), str(run), item, row["receipt"], row["line"], text, why, by, event.position
                 )
 
     @staticmethod
     def _may_see(views: ViewReader, actor: str, item: str) -> bool:
-        """Whether whoever relied on an item may still know of it; that it was erased may be known."""
-        found = item_at(views, item)
-        return found is None or may_name(rights_of(views, actor), found)
+        """Whether an actor that relied on an item may still know of it; that it was erased may be known."""
+        current = item_at(views, item)
+        return current is None or may_name(rights_of(views, actor), current)
 
     def _line(self, receipt: str, item: str) -> str:
         """What the receipt's text said of the item, if that is still there."""
@@ -189,16 +191,16 @@ def changed_facts(session: Session, at: At = None) -> list[Event]:
     with session.snapshot() as now, session.snapshot(at) as then:
         rows = then.scan("recall.news", session.actor)
         rights = rights_of(now, session.actor, run)
-        found = [session.ledger.event(str(key[1])) for key, _ in sorted(rows, key=lambda row: int(row[1]))]
+        events = [session.ledger.event(str(key[1])) for key, _ in sorted(rows, key=lambda row: int(row[1]))]
         mine = [
-            event for event in found if event is not None and (run is None or event.run_id in (None, run))
+            event for event in events if event is not None and (run is None or event.run_id in (None, run))
         ]
         return [without_hidden(now, rights, event) for event in mine]
 
 
 def _what_happened(event: Event, item: str) -> tuple[str, str]:
-    """What an event means for who relies on an item, and the other item that it comes from; nothing, if it is still
-    what it was."""
+    """What an event means for those who rely on an item, and the other item that it comes from; nothing, if the item
+    says what it said."""
     payload = event.payload
     if event.kind in ENDING:
         return "forgotten", ""
@@ -211,4 +213,4 @@ def _what_happened(event: Event, item: str) -> tuple[str, str]:
         return "superseded", str(fields.get("superseded_by") or "")
     if fields.get("status") in ("forgotten", "archived", "dropped"):
         return str(fields["status"]), ""
-    return ("revised" if SAID & fields.keys() else ""), ""
+    return ("revised" if CONTENT & fields.keys() else ""), ""

@@ -20,7 +20,7 @@ from ..memory.items import MAX_TEXT, SAID, Item, event_text, without_secrets
 from ..memory.places import source_of
 from ..memory.reading import item_at, tier_of
 from ..memory.requests import CREATED
-from .data import RESULT
+from .escaping import RESULT
 
 RELABELLED = "access.relabelled"
 
@@ -41,12 +41,15 @@ def changes(
     if event.kind == ERASED:
         return [Erase(tuple(gone.id for gone in erased_by(event)))]
     if event.erased:
-        seen = stand_in(event)
-        if seen is None or event.kind not in CHANGING:
+        residue = stand_in(event)
+        if residue is None or event.kind not in CHANGING:
             return []
         views = at(event.position)  # what was erased still has superseded others
         return [
-            change for key in touched(seen) if key[0] != event.id for change in _of_item(str(key[0]), views)
+            change
+            for key in touched(residue)
+            if key[0] != event.id
+            for change in _of_item(str(key[0]), views)
         ]
     if event.kind in CHANGING:
         views = at(event.position)
@@ -55,11 +58,13 @@ def changes(
         return _of_document(event, at)
     if event.kind == RELABELLED:
         return _relabelled(event, at, find, hide, registry)
-    doc = said(event, hide, registry)
+    doc = event_doc(event, hide, registry)
     return [] if doc is None else [Put(doc)]
 
 
-def said(event: Event, hide: Hide, registry: Registry, labels: Mapping[str, str] = NO_LABELS) -> Doc | None:
+def event_doc(
+    event: Event, hide: Hide, registry: Registry, labels: Mapping[str, str] = NO_LABELS
+) -> Doc | None:
     """The document that an event is by itself, as a log may show it now; None for one that is none, or that became an
     item or an entry of a document."""
     if event.erased or event.kind in CHANGING or event.kind in (WRITTEN, RELABELLED, ERASED):
@@ -96,8 +101,8 @@ def _hidden(value: object, shown: object) -> Iterator[tuple[str, str]]:
 
 
 def _of_item(id: str, views: ViewReader) -> list[Change]:
-    """An item that does not stand any more leaves an empty last version: who may see that may find, as of before, what
-    it said."""
+    """An item that does not hold any more leaves an empty last version: a reader who may see that one may find, as of
+    before, what the item said."""
     item = item_at(views, id)
     if item is None:
         return [RemovedDoc(id)]
@@ -159,14 +164,9 @@ def _spoken(event: Event, labels: Mapping[str, str]) -> Doc:
 
 def _declared(event: Event, registry: Registry, labels: Mapping[str, str]) -> Doc:
     """An event of a kind whose owner says what it says."""
-    known = {**event.labels, **labels}
-    who = Who(
-        event.actor,
-        event.kind,
-        known.get("audience") == "team",
-        known.get("sensitivity", "private"),
-        "working",
-    )
+    labels = {**event.labels, **labels}
+    shared, level = labels.get("audience") == "team", labels.get("sensitivity", "private")
+    who = Who(event.actor, event.kind, shared, level, "working")
     source = f"work {event.payload['work']}" if "work" in event.payload else "the ledger"
     text = registry.says(event)
     return Doc(event.id, text, who, "working", source, event.created_us, event.run_id or "")
@@ -174,24 +174,24 @@ def _declared(event: Event, registry: Registry, labels: Mapping[str, str]) -> Do
 
 def _short(event: Event) -> Event:
     """An event with no more of its payload than has to be read to know what it says; a secret at the end is whole."""
-    said = {name: event.payload[name] for name in SAID if isinstance(event.payload.get(name), str)}
-    return replace(event, payload={name: text[: MAX_TEXT + SPARE] for name, text in said.items()})
+    texts = {name: event.payload[name] for name in SAID if isinstance(event.payload.get(name), str)}
+    return replace(event, payload={name: text[: MAX_TEXT + SPARE] for name, text in texts.items()})
 
 
 def _relabelled(event: Event, at: ViewsAt, find: Find, hide: Hide, registry: Registry) -> list[Change]:
     """The same documents under other labels."""
-    views, found = at(event.position), list[Change]()
+    views, changed = at(event.position), list[Change]()
     for id in event.payload["changes"]:
         labels = views.get("labels", id) or {}
         about = find(id)
         if item_at(views, id) is not None:
-            found += _of_item(id, views)
+            changed += _of_item(id, views)
         elif about is None or about.erased:
             continue
         elif about.kind == WRITTEN:
             path = about.payload["path"]
-            found += [Put(_entry(entry, path)) for entry in entries(views, path) if entry.id == id]
+            changed += [Put(_entry(entry, path)) for entry in entries(views, path) if entry.id == id]
         else:
-            doc = said(about, hide, registry, labels)
-            found += [] if doc is None else [Put(doc)]
-    return found
+            doc = event_doc(about, hide, registry, labels)
+            changed += [] if doc is None else [Put(doc)]
+    return changed
