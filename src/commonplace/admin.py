@@ -200,7 +200,9 @@ class Admin:
 
     @verb
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
-        """Write every event up to `at` as JSONL, with its hash, and the blobs. Returns how many events."""
+        """Write every event up to `at` as JSONL, with its hash, and the blobs. Returns how many events.
+
+        `to` is the file to write."""
         from .ledger.transfer import export_lines, write_export
 
         path, beside = check_path("to", to), self._session.services.beside

@@ -137,7 +137,6 @@ COMMON = {
     "query": "what to look for",
     "rationale": "why",
     "reason": "why",
-    "scope": "whose it is",
     "sensitivity": "public, private or sensitive",
     "session_id": "the session that it belongs to",
     "stable": "the name of a series: the text begins as the last one of this name did",

@@ -14,6 +14,7 @@ from ..errors import BadInput, NotFound
 from ..ledger.checks import check_each, check_name, check_text, to_us, without_none
 from ..ledger.encoding import blobs_of, decode, encode_payload
 from ..ledger.labels import SENSITIVITY, TRUST, strictness
+from ..verbs import RunId
 from .cores import core_of, may_know, no_core
 from .echoes import comparable, echo_among, texts_of
 from .exclusions import excluded
@@ -71,7 +72,7 @@ def remember(
     tasks: Sequence[str | Mapping[str, Any]] = (),
     parents: Sequence[str] = (),
     override: str = "",
-    run_id: str | None = None,
+    run_id: RunId | None = None,
     session_id: str | None = None,
     id: str | None = None,
 ) -> RememberResult:
@@ -82,9 +83,19 @@ def remember(
     owner remembers is shared. Prompts show `pinned` items first. `supersedes` names the items that this one replaces,
     whose pins it inherits; True: the author's own fact under the same key. `repository` makes it a fact of the
     repository, with citations, a reason and a category (see `memory.repository_fact`). It holds from `valid_from` until
-    `valid_until`. `provenance` says where it comes from. A pattern has `tasks`, with which a work can begin: titles, or
-    mappings with the fields of a task, which depend on each other by their titles. `override` is a reason to keep what
-    the setting `exclusions` would reject. With an `id` of your own the call can be repeated safely.
+    `valid_until`. A pattern has `tasks`, with which a work can begin: titles, or mappings with the fields of a task,
+    which depend on each other by their titles. `override` is a reason to keep what the setting `exclusions` would
+    reject. With an `id` of your own the call can be repeated safely.
+
+    `text` is what to remember, in words. `kind` is fact, note, procedure or episode. `value` is what a fact says
+    under its key. `title` is its title. `tags` are words that it is found by. `shared` is whether the whole team
+    sees it, or its author alone. `links` are other items that it is connected to, as pairs of a relation and an id.
+    `valid_from` is from when on it holds. `valid_until` is until when it holds. `observed_at` is when it was
+    observed. `core` is the core that it belongs to. `type` is the type of a core's entry, such as pattern.
+    `source_type` is which kind of source it comes from. `code_refs` are places in code that it is about. `tasks` are
+    the tasks of a pattern. `parents` are the ids of the events that it derives from. `trust` is how far it is
+    trusted: high, normal or low. `pinned` is whether prompts show it before all else. `repository` is whether it is
+    a fact of the repository.
     """
     kind = ("note" if key is None else "fact") if kind is None else kind
     check_tasks(tasks, type)

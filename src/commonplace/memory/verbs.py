@@ -232,7 +232,8 @@ class Memory:
         `status` None: also held, superseded, archived, dropped and forgotten ones. Raises BadInput for an unknown
         filter, category or field of `provenance`.
 
-        `kind` is fact, note, procedure or episode. `core` is the core that they belong to. `valid_at` is a time at
+        `kind` is fact, note, procedure or episode. `core` is the core that they belong to. `repository` is
+        whether to list only facts of the repository, or only others. `valid_at` is a time at
         which they hold."""
         _check_filters(
             "memory.list",
@@ -456,8 +457,8 @@ def forget(
     **unknown: Never,
 ) -> Forgotten:
     """Forget the items that match every filter: id, key, tag, provenance. They leave tombstones and can be restored.
-    With `erase`, their content and everything derived from it is gone for good. Needs `confirm="FORGET"`; `dry_run`
-    only shows what it would do.
+    With `erase`, their content and everything derived from it is gone for good. Needs `confirm="FORGET"`,
+    unless nothing is to be done (`dry_run`).
 
     `erase` is whether the content goes as well, and all that is derived from it. `confirm` is the word FORGET."""
     _check_filters("forget", unknown, "id key tag provenance erase confirm reason dry_run if_position")

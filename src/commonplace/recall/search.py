@@ -166,6 +166,9 @@ def search(
     mode; with no query, those two modes list what there is. `cores` looks in these cores alone. At most `limit`
     results come, which `max_results` is another name for. `explain` says why each is there. With `ignore_memory`,
     or in a turn that was asked to, nothing is looked for.
+
+    `tiers` are the tiers of memory to look in. `agent_filter` are the agents whose words to look in. `max_results`
+    is another name of limit.
     """
     if ignore_memory or session.ignores_memory():
         return Answer((), 0, (LeftOut("memory", IGNORED),), session.ledger.head)
