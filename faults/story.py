@@ -135,7 +135,7 @@ def remember_everything(book: Book) -> None:
     book.memory.configure(retention_days=7)
     book.memory.set_core("tools", name="Tools")
     ada = book.as_actor("ada")
-    kept = ada.remember("The lift stops at the fourth floor.", tags=["house"], shared=True)
+    kept = ada.remember("The lift stops at the fourth floor.", tags=["house"], shared=True, pinned=True)
     ada.remember("The lift stops at the fourth floor.", run_id="again")
     ada.remember(key="floors", value=4)
     ada.remember(key="floors", value=5)
@@ -190,6 +190,7 @@ def work_everything(book: Book) -> None:
     late.nudges()
     work.acknowledge(nudge, "ada")
     work.approvals.request("order it", risk="it costs a lot")
+    work.escalate("the cable is late", by="ada")
     work.reject(work.candidates()[0], reason="not worth it")
 
 

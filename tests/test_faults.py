@@ -185,7 +185,7 @@ class TestBrokenOnPurpose:
     def test_worlds_notice_that_hidden_things_are_counted(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("commonplace.work.transaction.may_see_record", lambda rights, row, decided: True)
+        monkeypatch.setattr("commonplace.work.reading.may_see_record", lambda rights, row, decided: True)
         assert "work discovery" in found("worlds", 1, tmp_path)
 
     def test_revocations_notice_what_is_still_shown(

@@ -230,7 +230,16 @@ DOCUMENTS = Capability(
         "documents.archive": decide_archive,
     },
     views=(
-        View("documents.entries", 1, touched, fold, kinds=frozenset({LOGGED, WRITTEN, GATED}), told=True),
-        View("documents.archive", 1, archive_touched, fold_archive, kinds=frozenset({ARCHIVED}), told=True),
+        View(
+            "documents.entries", 1, touched, fold, kinds=frozenset({LOGGED, WRITTEN, GATED}), overwrites=True
+        ),
+        View(
+            "documents.archive",
+            1,
+            archive_touched,
+            fold_archive,
+            kinds=frozenset({ARCHIVED}),
+            overwrites=True,
+        ),
     ),
 )

@@ -21,7 +21,7 @@ CLOCKS = View(
     keys=lambda event: () if event.clock_us is None else ((event.clock_us, event.position),),
     fold=lambda _key, _before, event: event.position,
     header_only=True,
-    fresh=True,
+    insert_only=True,
 )
 """The events whose recorders had a clock that did not fit the ledger, by the time of that clock."""
 

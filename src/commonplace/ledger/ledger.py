@@ -78,14 +78,14 @@ CHILDREN = View(
     keys=lambda event: [(parent, event.position) for parent in set(event.parents)] if event.parents else (),
     fold=lambda _key, _before, event: event.id,
     header_only=True,
-    fresh=True,
+    insert_only=True,
 )
 BLOBS = View(
     "blobs",
     1,
     keys=lambda event: [(digest, event.position) for digest in event.blobs] if event.blobs else (),
     fold=lambda _key, _before, _event: True,
-    fresh=True,
+    insert_only=True,
 )
 
 ERASURES = View(

@@ -224,7 +224,7 @@ class Overlay(ViewReader):
                 continue
             for key in view.keys(shown):
                 place = (meta.space(view), pack(key))
-                if view.fresh and event is shown:
+                if view.insert_only and event is shown:
                     self._latest.setdefault(place, None)
                 folds.append((view, shown, key, place))
         if not folds:
@@ -232,7 +232,7 @@ class Overlay(ViewReader):
         self._fetch([place for _, _, _, place in folds])
         for view, shown, key, place in folds:
             row = self._row(*place)
-            before = None if row is None or view.told else decode(self._bytes(row))
+            before = None if row is None or view.overwrites else decode(self._bytes(row))
             after = view.fold(key, before, shown)
             if not view.header_only or after != before:
                 self._put(write_row(*place, 0 if view.present else event.position, after))

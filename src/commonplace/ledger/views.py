@@ -77,10 +77,10 @@ class View:
     """The kinds it folds; None: every kind."""
     trailing: bool = False
     header_only: bool = False
-    fresh: bool = False
+    insert_only: bool = False
     """Each event's keys are its own (they hold its position), so there is never a value before."""
-    told: bool = False
-    """Each event tells the whole of what its rows become, so that `fold` is given None for the value before."""
+    overwrites: bool = False
+    """Each event holds the whole of what its rows become, so that `fold` is given None for the value before."""
     present: bool = False
     """Only what holds now is kept; erasing an event changes nothing in it."""
 

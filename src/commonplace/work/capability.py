@@ -347,21 +347,21 @@ WORK = Capability(
             lambda _key, _before, event: [event.payload["work"], event.payload["tasks"][0]["number"], event.id],
             kinds=frozenset({ADDED}),
         ),
-        View("work.lists", 1, _lists, _fold_list, kinds=TASK_KINDS, told=True, present=True),
+        View("work.lists", 1, _lists, _fold_list, kinds=TASK_KINDS, overwrites=True, present=True),
         View("work.counts", 2, _counted, _fold_counts, kinds=TASK_KINDS | NOTES, present=True),
-        View("work.edges", 1, _edges, _fold_edge, kinds=TASK_KINDS, told=True),
+        View("work.edges", 1, _edges, _fold_edge, kinds=TASK_KINDS, overwrites=True),
         View(
             "work.agents", 1, _agents, lambda _key, before, event: before or event.position, kinds=TASK_KINDS | NOTES
         ),
         View("work.records", 1, _records, _fold_record, kinds=NOTES),
         View(
             "work.log", 1, lambda event: [(event.payload["work"], event.kind, event.position)],
-            lambda _key, _before, event: event.id, kinds=RECORDED, fresh=True,
+            lambda _key, _before, event: event.id, kinds=RECORDED, insert_only=True,
         ),
         View(
-            "work.about", 1, _affected, lambda _key, _before, event: event.id, kinds=RECORDED, fresh=True
+            "work.about", 1, _affected, lambda _key, _before, event: event.id, kinds=RECORDED, insert_only=True
         ),
-        View("work.words", 1, _words, _fold_words, kinds=frozenset(FOUND_BY), fresh=True),
+        View("work.words", 1, _words, _fold_words, kinds=frozenset(FOUND_BY), insert_only=True),
         View("work.pending", 1, _pending, _fold_pending, kinds=NOTES),
         View(
             "work.told", 1, _told,
@@ -380,11 +380,11 @@ WORK = Capability(
         ),
         View(
             "work.steps", 1, _steps, lambda _key, _before, event: None if event.kind == HANDLED else True,
-            kinds=frozenset({*people.STEPS, HANDLED}), told=True, present=True,
+            kinds=frozenset({*people.STEPS, HANDLED}), overwrites=True, present=True,
         ),
         View(
             "work.by", 1, _by, lambda _key, _before, event: event.payload.get("task_id", event.id), kinds=DONE_BY,
-            fresh=True,
+            insert_only=True,
         ),
         View(
             "work.judged", 1, lambda event: [(event.payload["work"], event.payload["candidate"])],
