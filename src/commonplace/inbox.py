@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from .ledger.printing import Readable
 from .memory.items import Item
 from .memory.verbs import Memory
 from .verbs import WorkId
@@ -17,15 +18,18 @@ if TYPE_CHECKING:
     from .session import Session
 
 
-class WorkWaiting(msgspec.Struct, frozen=True):
+class WorkWaiting(Readable, msgspec.Struct, frozen=True):
     """What waits for a person in one work."""
 
     work: str
     name: str
     inbox: Inbox
 
+    def __str__(self) -> str:
+        return f"{self.name}: {self.inbox}"
 
-class Waiting(msgspec.Struct, frozen=True):
+
+class Waiting(Readable, msgspec.Struct, frozen=True):
     """What waits for a person: near-duplicates that are held, disputes, what was proposed for a core, and in works
     approvals, choices, reviews, escalations, failed tasks and candidates."""
 
@@ -33,6 +37,13 @@ class Waiting(msgspec.Struct, frozen=True):
     disputes: tuple[Item, ...]
     proposals: tuple[Item, ...]
     works: tuple[WorkWaiting, ...]
+
+    def __str__(self) -> str:
+        if not len(self):
+            return "nothing waits for a person"
+        held = [("held", self.held), ("disputed", self.disputes), ("proposed", self.proposals)]
+        items = [f"{why}: {item}" for why, items in held for item in items]
+        return "\n".join([*items, *map(str, self.works)])
 
     def __len__(self) -> int:
         inner = (getattr(each.inbox, name) for each in self.works for name in each.inbox.__struct_fields__)

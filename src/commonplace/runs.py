@@ -16,6 +16,7 @@ from .errors import BadInput, Conflict, NotFound, shown
 from .ledger.checks import check_name, check_text
 from .ledger.encoding import encode_payload
 from .ledger.events import new_id as new_event_id
+from .ledger.printing import Readable
 from .memory.verbs import Memory
 from .state.cells import State
 from .state.diff import Difference, differences
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from .workflow.runner import Outcome, Tell
 
 
-class RunInfo(msgspec.Struct, frozen=True):
+class RunInfo(Readable, msgspec.Struct, frozen=True):
     """A run as the ledger knows it: its id, the position of its first event, and if it has a state, how it
     stands and what it belongs to."""
 

@@ -25,6 +25,7 @@ from ..errors import BadInput, shown
 from ..ledger.checks import check_text, from_us
 from ..ledger.events import Event
 from ..ledger.keys import Key
+from ..ledger.printing import Readable
 from ..ledger.reader import ViewReader
 
 WRITTEN, GATED, LOGGED, ARCHIVED = "memory.noted", "memory.gated", "memory.logged", "memory.archived"
@@ -38,7 +39,7 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _LAST = "\U0010ffff"
 
 
-class DocumentEntry(msgspec.Struct, frozen=True):
+class DocumentEntry(Readable, msgspec.Struct, frozen=True):
     """One entry of a document, with the id of the event that wrote it."""
 
     id: str

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
+from ..ledger.printing import Readable
 from .receipts import Receipt
 
 
@@ -22,7 +23,7 @@ class ChangedDigest(msgspec.Struct, frozen=True):
     """Whether the long-term block beside it would have changed, too."""
 
 
-class Effect(msgspec.Struct, frozen=True):
+class Effect(Readable, msgspec.Struct, frozen=True):
     """What leaving out a memory, and what was derived from it, would have changed."""
 
     item: str
@@ -40,7 +41,7 @@ class Effect(msgspec.Struct, frozen=True):
         )
 
 
-class Bisected(msgspec.Struct, frozen=True):
+class Bisected(Readable, msgspec.Struct, frozen=True):
     """What matters most first; `unread` are receipts whose traces are gone or may not be read, and why."""
 
     run: str

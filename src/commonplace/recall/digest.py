@@ -18,6 +18,7 @@ from ..errors import BadInput
 from ..index.names import SIGNALS
 from ..ledger.checks import check_name, check_text, check_whole
 from ..ledger.labels import strictness
+from ..ledger.printing import Readable
 from ..memory.items import Item
 from ..memory.portions import rules_with
 from ..memory.settings import Settings, settings_of
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 NOT_CONSULTED = "memory was left out of this turn, as asked."
 
 
-class Digest(msgspec.Struct, frozen=True):
+class Digest(Readable, msgspec.Struct, frozen=True):
     """What a prompt is given of memory: the text, which items are in it, what was left out or cut and why, and the
     receipt that tells how it came about. `kept` is how many characters it shares with the digest before it, and
     `rebased` why it begins anew, if it was asked to be stable."""

@@ -11,6 +11,7 @@ import msgspec
 
 from ..access.rights import rights_of
 from ..errors import NotEnabled
+from ..ledger.printing import Readable
 from ..memory.requests import RECEIPT
 from .book_index import BESIDE
 from .search import visible
@@ -26,7 +27,7 @@ MOST_QUERIES = 50
 TOP = 10
 
 
-class ComparedQuery(msgspec.Struct, frozen=True):
+class ComparedQuery(Readable, msgspec.Struct, frozen=True):
     """One query of an actor, and what each index finds first."""
 
     query: str
@@ -45,7 +46,7 @@ class ComparedQuery(msgspec.Struct, frozen=True):
         return f"{self.alike:.0%}  {self.actor}: {self.query}"
 
 
-class Migrated(msgspec.Struct, frozen=True):
+class Migrated(Readable, msgspec.Struct, frozen=True):
     """The two indexes by their fingerprints, what each found, how alike that is, and whether all have switched."""
 
     embedder: str

@@ -23,6 +23,7 @@ from ..ledger.checks import from_us
 from ..ledger.encoding import Blob, canonical, decode
 from ..ledger.events import MAX_PARENTS, Event, draft
 from ..ledger.overlay import Overlay
+from ..ledger.printing import Readable
 from ..memory.portions import Portions
 from ..memory.requests import RECEIPT, Shown
 from ..memory.showing import not_noted
@@ -182,7 +183,7 @@ def without_words(payload: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class Receipt(Readable, msgspec.Struct, frozen=True):
     """A receipt as its reader sees it."""
 
     id: str

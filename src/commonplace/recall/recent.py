@@ -20,6 +20,7 @@ from ..errors import BadInput, CommonplaceError
 from ..index.words import jaccard, spaced
 from ..ledger.checks import check_name, check_text, check_whole
 from ..ledger.events import Event
+from ..ledger.printing import Readable
 from ..memory.items import MAX_TEXT, event_text
 from ..memory.portions import IMPORTANCE, Salience, rules_with
 from ..memory.settings import settings_of
@@ -42,7 +43,7 @@ FIRST_LOOK = 2_000
 log = logging.getLogger("commonplace")
 
 
-class Recollection(msgspec.Struct, frozen=True):
+class Recollection(Readable, msgspec.Struct, frozen=True):
     """What an actor remembers of a run: the events in order, the lines for a prompt, and if they were ranked, their
     scores."""
 

@@ -21,6 +21,7 @@ from ..errors import BadInput, shown
 from ..index.names import SIGNALS
 from ..index.words import snippet
 from ..ledger.checks import check_name, check_text, from_us, iso, to_us
+from ..ledger.printing import Readable
 from ..memory.items import Item
 from ..memory.requests import CREATED
 from .escaping import RESULT
@@ -64,7 +65,7 @@ class LeftOut(msgspec.Struct, frozen=True):
     why: str
 
 
-class SearchResult(msgspec.Struct, frozen=True):
+class SearchResult(Readable, msgspec.Struct, frozen=True):
     """Something that was found: an item or an event by its id, the tier and file or run it stands in, the words
     around the match, a score from 0 to 1, and why it is there."""
 
@@ -95,7 +96,7 @@ class SearchResult(msgspec.Struct, frozen=True):
         return f"{self.score:.2f}  {self.content}" + (f"  [{self.marks}]" if self.marks else "")
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(Readable, msgspec.Struct, frozen=True):
     """What a search found, the best first; how many there are in all; what it left out; and as of which position
     it speaks."""
 

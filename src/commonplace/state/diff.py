@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 from ..access.redact import TOKEN, Redactor
+from ..ledger.printing import Readable
 
 VOLATILE = ("_meta", "_trace")
 """Keys that differ between any two runs and say nothing about what they know."""
 
 
-class Difference(msgspec.Struct, frozen=True):
+class Difference(Readable, msgspec.Struct, frozen=True):
     """One place that differs. `change` is added, removed or changed."""
 
     path: str

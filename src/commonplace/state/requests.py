@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from ..access.rights import OWNER
+from ..ledger.printing import Readable
 from .policy import Policy, Start
 
 STARTED, ITERATED, RETRYING = "started", "iterated", "retrying"
@@ -104,7 +105,7 @@ class Merge(msgspec.Struct, frozen=True):
     prefer: str | None = None
 
 
-class Written(msgspec.Struct, frozen=True):
+class Written(Readable, msgspec.Struct, frozen=True):
     """What a write did. `position` is also the new version of every field in `fields`; `redacted` are those
     that logs and pages will not show."""
 
@@ -119,7 +120,7 @@ class Written(msgspec.Struct, frozen=True):
         return f"wrote {', '.join(self.fields) or 'nothing'} at position {self.position}{notes}"
 
 
-class Merged(msgspec.Struct, frozen=True):
+class Merged(Readable, msgspec.Struct, frozen=True):
     """What a merge did: the cells taken over, as agent.field, and what both sides had written."""
 
     into: str

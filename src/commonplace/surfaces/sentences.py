@@ -140,6 +140,13 @@ def _stepped(event: _Payload) -> str:
     return f"noted that {event['node']} has {event['status']}{event.why()}"
 
 
+def _shown_items(event: _Payload) -> str:
+    """A digest shows items by itself, and a prompt in its long-term block, too."""
+    items = [*(event.payload.get("included") or ()), *(event.payload.get("block") or ())]
+    query = (event.payload.get("request") or {}).get("query")
+    return f"was shown {len(items)} items" + (f" for “{query}”" if query else "")
+
+
 SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "agent.spoke": lambda event: f"said: {event['text']}" if event["text"] else "",
     "agent.thought": lambda event: f"thought: {event['text']}" if event["text"] else "",
@@ -156,7 +163,7 @@ SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "memory.noted": _noted,
     "memory.gated": lambda event: f"came to a gate in {event['path']}",
     "memory.archived": lambda event: f"{'brought back' if event.payload.get('back') else 'put aside'} {event['what']}",
-    "receipt.written": lambda event: f"was given a digest of {len(event.payload.get('included') or ())} items",
+    "receipt.written": _shown_items,
     "premise.changed": lambda _event: "is to be told that something changed that it relied on",
     "access.granted": _granted,
     "access.denied": lambda event: f"denied {event['actor']} to {event['act']} {event['what']}",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..ledger.printing import Readable
 from .info import WorkInfo
 from .listing import latest, pending
 from .reading import Reading, lease_name
@@ -26,7 +27,7 @@ NEEDS = 50
 """How many of the tasks that one depends on are looked at."""
 
 
-class Board(msgspec.Struct, frozen=True):
+class Board(Readable, msgspec.Struct, frozen=True):
     """A work as of some moment. `tasks` are the first ones of each kind: in_progress, review, failed, ready, blocked
     (whatever they wait for), and those completed last; `totals` says how many there are of each."""
 

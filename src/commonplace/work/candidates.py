@@ -12,6 +12,7 @@ from ..errors import BadInput, Conflict, NotFound
 from ..index.words import tokens
 from ..ledger.checks import check_name
 from ..ledger.events import MAX_PARENTS
+from ..ledger.printing import Readable
 from ..memory.remember import remember
 from ..memory.verbs import Memory
 from .checks import checked_text
@@ -27,7 +28,7 @@ OFTEN = 3
 """How many tasks must have succeeded with the same step before it counts as a pattern."""
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class Candidate(Readable, msgspec.Struct, frozen=True):
     """A learning that waits for review: what it says, why it may be worth keeping, and a core it may belong to."""
 
     id: str

@@ -10,6 +10,7 @@ import msgspec
 
 from ..access.rights import Rights, rights_of
 from ..errors import BadInput, shown
+from ..ledger.printing import Readable
 from ..recall.digest import receipt_of
 from ..recall.escaping import as_data, as_name
 from ..recall.lines import DigestLine
@@ -56,7 +57,7 @@ SECTIONS = (
 )
 
 
-class Context(msgspec.Struct, frozen=True):
+class Context(Readable, msgspec.Struct, frozen=True):
     """What a task's holder is told: the text, what it is made of, and what was left out and why."""
 
     task: Task

@@ -14,6 +14,7 @@ from ..errors import BadInput, shown
 from ..ledger.checks import check_name, from_us
 from ..ledger.encoding import encode_payload
 from ..ledger.labels import strictness
+from ..ledger.printing import Readable
 from ..ledger.reader import ViewReader
 from .checks import checked_policy, checked_text, listed, required_text, texts
 from .tasks import OnFailure
@@ -48,7 +49,7 @@ class WorkLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_dependents: int = 10_000
 
 
-class WorkInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+class WorkInfo(Readable, msgspec.Struct, frozen=True, omit_defaults=True):
     """What a work is for, and how it stands."""
 
     id: str

@@ -20,6 +20,7 @@ from ..access.rights import check_actor
 from ..errors import BadInput, Conflict, shown
 from ..ledger.checks import check_name, from_us
 from ..ledger.events import new_id
+from ..ledger.printing import Readable
 from ..memory.visibility import may_read_id
 from .artifacts import next_version
 from .checks import checked, checked_flag, checked_text, names, required_text, texts
@@ -35,7 +36,7 @@ DELIVERIES = ("next_turn", "immediate", "when_idle")
 ORCHESTRATOR, ALL = "orchestrator", "all"
 
 
-class WorkRecord(msgspec.Struct, frozen=True, kw_only=True):
+class WorkRecord(Readable, msgspec.Struct, frozen=True, kw_only=True):
     """What all of these have: who said it when, and which tasks it is about."""
 
     id: str
@@ -136,7 +137,7 @@ class Branch(WorkRecord, frozen=True, kw_only=True):
     status: str = "pending"
 
 
-class Contribution(msgspec.Struct, frozen=True):
+class Contribution(Readable, msgspec.Struct, frozen=True):
     """What one agent has done for a work."""
 
     agent: str
@@ -408,7 +409,7 @@ class RecordKind(NamedTuple):
 
 RECORDS: dict[str, RecordKind] = {
     "decision": RecordKind(
-        DECIDED, Decision, "decisions", "{question} {choice}",
+        DECIDED, Decision, "decisions", "{question} → {choice}",
         {
             "question": required_text, "choice": required_text, "alternatives": texts, "rationale": checked_text,
             "confidence": _share,
@@ -528,7 +529,7 @@ def nudge_for(reading: Reading, reader: str, row: Mapping[str, Any]) -> Nudge:
     )
 
 
-class Inbox(msgspec.Struct, frozen=True):
+class Inbox(Readable, msgspec.Struct, frozen=True):
     """What waits for a person."""
 
     approvals: tuple[Approval, ...]

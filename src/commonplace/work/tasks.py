@@ -9,6 +9,7 @@ import msgspec
 
 from ..errors import BadMove, Conflict
 from ..ledger.checks import from_us
+from ..ledger.printing import Readable
 
 Status = Literal[
     "pending", "assigned", "in_progress", "blocked", "review", "completed", "failed", "cancelled"
@@ -62,7 +63,7 @@ class TaskResult(msgspec.Struct, frozen=True, omit_defaults=True):
     artifacts: tuple[str, ...] = ()
 
 
-class Task(msgspec.Struct, frozen=True, omit_defaults=True):
+class Task(Readable, msgspec.Struct, frozen=True, omit_defaults=True):
     """A task as of some moment."""
 
     id: str

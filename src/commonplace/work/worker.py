@@ -24,6 +24,7 @@ from ..errors import (
     shown,
 )
 from ..ledger.events import new_id
+from ..ledger.printing import Readable
 from .checks import checked_flag, seconds
 from .holding import Claim
 from .people import lead_lease
@@ -53,7 +54,7 @@ AFTER_LEASE = 0.05
 UNTIL = ("done", "idle", "stopped")
 
 
-class Worked(msgspec.Struct):
+class Worked(Readable, msgspec.Struct):
     """What a worker has done until it stopped."""
 
     agent: str

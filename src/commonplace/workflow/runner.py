@@ -19,6 +19,7 @@ import msgspec
 
 from ..access.redact import Redactor
 from ..errors import BadInput, NotEnabled, RunFailed
+from ..ledger.printing import Readable
 from ..run import Run
 from ..runs import run as open_run
 from ..state.cells import State
@@ -50,7 +51,7 @@ class News(msgspec.Struct, frozen=True):
 Tell = Callable[[News], None]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(Readable, msgspec.Struct, frozen=True):
     """How a run ended. `steps` maps each node to how it ended; `errors` holds what went wrong on the way."""
 
     run_id: str
