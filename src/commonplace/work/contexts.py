@@ -20,7 +20,7 @@ from ..recall.verification import Checks
 from .artifacts import path_key
 from .info import WorkInfo
 from .listing import visible_records
-from .people import may_see_nudge, waiting
+from .people import may_see_nudge, nudge_line, waiting
 from .prompting import WorkFocus
 from .radar import Overlap, Sharing, overlaps_of
 from .reading import Reading
@@ -250,8 +250,7 @@ def _lines(material: Material, memory: list[DigestLine]) -> Iterator[ContextLine
     for comment in task.comments:
         yield _line("Task", task.id, f"reviewer: {as_data(comment)}")
     for nudge in material.nudges:
-        text = f"[{nudge.priority}] {as_data(nudge.text)} (from {as_name(nudge.by)})"
-        yield _line("Nudges", nudge.id, text, nudge)
+        yield _line("Nudges", nudge.id, nudge_line(nudge), nudge)
     for other in material.overlaps:
         text = f"[{other.kind}, {other.status}] {as_data(other.text)} ({as_name(other.id)}: {as_data(other.why)})"
         yield _line("May be done already", other.id, text, other)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..access.rights import Rights
 from ..errors import BadInput, Conflict
+from ..recall.escaping import as_data, as_name
 from .info import info_of
 from .kinds import (
     ACKNOWLEDGED,
@@ -20,7 +21,7 @@ from .kinds import (
     NUDGED,
 )
 from .reading import Reading
-from .records import ALL, DELIVERIES, ORCHESTRATOR, PRIORITIES
+from .records import ALL, DELIVERIES, ORCHESTRATOR, PRIORITIES, Nudge
 from .tasks import Task
 from .transaction import WorkTransaction, command
 
@@ -220,3 +221,9 @@ def decide_judge(tx: WorkTransaction, candidate: str, verdict: str, why: str, it
         raise Conflict(f"candidate {candidate!r} was {judged['verdict']} by {judged['by']!r} already")
     if judged is None and verdict:
         tx.note(JUDGED, {"why": why}, candidate=candidate, verdict=verdict, item=item)
+
+
+def nudge_line(nudge: Nudge) -> str:
+    """A nudge as its addressee reads it. Nobody sends the news that a fact has changed: it has no sender."""
+    sender = "" if nudge.by == nudge.target else f" (from {as_name(nudge.by)})"
+    return f"[{nudge.priority}] {as_data(nudge.text)}{sender}"

@@ -13,7 +13,7 @@ from ..recall.escaping import as_data, as_name
 from .info import WorkInfo
 from .kinds import NUDGED
 from .listing import latest, visible_records
-from .people import carried, in_order, premise_nudge, waiting
+from .people import carried, in_order, nudge_line, premise_nudge, waiting
 from .reading import Reading
 from .records import Approval, Decision, Nudge, nudge_for
 from .tasks import Task
@@ -91,10 +91,7 @@ class WorkFocus:
     # nudges
 
     def waiting(self, changes: bool, at: At = None) -> list[tuple[str, str]]:
-        return [
-            (nudge.id, f"- [{nudge.priority}] {as_data(nudge.text)} (from {as_name(nudge.by)})")
-            for nudge in self.nudges(changes, at)
-        ]
+        return [(nudge.id, f"- {nudge_line(nudge)}") for nudge in self.nudges(changes, at)]
 
     def nudges(self, changes: bool, at: At = None) -> list[Nudge]:
         """What this actor is to be told now, or was to be told then; it waits on until it is delivered."""
