@@ -71,7 +71,7 @@ def test_pinned_facts_come_first_then_tags_then_what_was_found(book: Book) -> No
     digest = ada.digest("set up the database")
     assert digest.item_ids[:2] == (ids["host"], ids["port"])
     assert f"- [fact] {ids['port']} (private) key=db.port value=5433 conf=0.90 (prov=ada)" in digest.text
-    assert digest.why[ids["port"]] == "pinned"
+    assert digest.why[ids["port"]] == "key"
     assert digest.why[ids["howto"]].startswith("hybrid (")
     newer = ada.remember(key="db.port", value=5434, supersedes=ids["port"], shared=True)
     assert ada.digest("").item_ids == (ids["host"], newer.item_id)

@@ -19,7 +19,7 @@ TRACED = (
     "committer.py",
     "interrupts.py",
     "overlay.py",
-    "gate.py",
+    "lock_file.py",
     "local.py",
     "sqlite.py",
     "files.py",

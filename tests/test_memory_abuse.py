@@ -759,3 +759,22 @@ def test_a_tool_answers_whatever_it_is_called_with(book: Book) -> None:
         tools.call("memory.search", {"query": float("nan")}),
     ):
         assert answer["status"] in (400, 404), answer
+
+
+@pytest.mark.spec("L5", "L10")
+def test_a_flag_is_true_or_false_and_no_word_is_taken_for_true() -> None:
+    with commonplace.open("memory:") as book:
+        ada = book.as_actor("ada")
+        kept = ada.remember("The diary is in the drawer", tags=["diary"])
+        for call in (
+            lambda: book.forget(tag="diary", erase="no", confirm="FORGET"),  # type: ignore[arg-type]
+            lambda: book.forget(tag="diary", dry_run="no", confirm="FORGET"),  # type: ignore[arg-type]
+            lambda: ada.remember("A secret plum", shared="no"),  # type: ignore[arg-type]
+            lambda: ada.prompt("x", ignore_memory="no"),  # type: ignore[arg-type]
+            lambda: ada.search("diary", explain=1),  # type: ignore[arg-type]
+            lambda: book.access.grant("ada", role="qa", replace="no"),  # type: ignore[arg-type]
+            lambda: book.erase(str(kept.id), dry_run="no"),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(commonplace.BadInput, match="is neither True nor False"):
+                call()
+        assert [item.id for item in ada.memory.list()] == [kept.id]

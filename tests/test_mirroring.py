@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -400,3 +401,26 @@ def test_of_several_lines_by_hand_the_file_says_which_wait(book: Book, tmp_path:
     assert taken.note in page.read_text()
     book.mirror.folder().sync()
     assert len(book.memory.list(status=None)) == 3
+
+
+@pytest.mark.spec("L10")
+@pytest.mark.parametrize("again", ["forget", "erase"])
+def test_an_erasure_that_the_disk_refused_is_finished_when_it_is_asked_for_again(
+    book: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: str
+) -> None:
+    kept = book.remember("The courier's number is 5550147")
+    book.mirror.sync()
+    with monkeypatch.context() as broken:
+        broken.setattr(mirroring.BookMirror, "erase", Mock(side_effect=OSError("no space left")))
+        with pytest.raises(commonplace.StorageFailed, match="erased from the book, and may still stand in"):
+            book.forget(kept.id, erase=True, confirm="FORGET")
+    assert kept.id is not None
+    assert book.event(kept.id).erased
+    assert "5550147" in (tmp_path / "MEMORY.md").read_text()
+    if again == "forget":
+        book.forget(kept.id, erase=True, confirm="FORGET")
+    else:
+        book.erase(kept.id)
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix == ".md"]
+    assert files
+    assert all("5550147" not in path.read_text() for path in files)

@@ -122,6 +122,8 @@ class Admin:
         check_text("reason", reason)
         request = EraseRequest(wanted, actor, reason, dry_run)
         erasure: Erasure = self._session.write("memory.erase", request)
+        if erasure.already and not dry_run:  # the files of an earlier erasure may not have been reached
+            self._session.services.outside.erased(erasure.already)
         return erasure
 
     @verb

@@ -29,10 +29,13 @@ from typing import (
     Self,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     overload,
 )
+
+from .errors import BadInput, shown
 
 if TYPE_CHECKING:
     import msgspec
@@ -63,9 +66,32 @@ def method(function: Callable[Concatenate[Session, P], R]) -> Callable[Concatena
 
 
 def verb(function: F) -> F:
-    """Mark a method as a verb."""
-    vars(function)["is_verb"] = True
-    return function
+    """Mark a method as a verb. A parameter that is a flag takes True or False and nothing else: `erase="no"` is
+    refused, not taken for True."""
+    inner = unwrap(function)
+    kinds = {"bool": (bool,), "bool | None": (bool, type(None))}
+    flags = {
+        name: kinds[kind]
+        for name, kind in inner.__annotations__.items()
+        if kind in kinds and name != "return"
+    }
+    marked = _with_flags_checked(function, inner.__code__.co_varnames, flags) if flags else function
+    vars(marked)["is_verb"] = True
+    return marked
+
+
+def _with_flags_checked(function: F, names: tuple[str, ...], flags: Mapping[str, tuple[type, ...]]) -> F:
+    places = [(name, names.index(name), allowed) for name, allowed in flags.items()]
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for name, place, allowed in places:
+            value = kwargs.get(name, args[place] if place < len(args) else False)
+            if not isinstance(value, allowed):
+                raise BadInput(f"{name} {shown(value)} is neither True nor False")
+        return function(*args, **kwargs)
+
+    return cast(F, call)
 
 
 class namespace(Generic[N]):

@@ -392,7 +392,7 @@ def take_in(ledger: Ledger, source: Source, progress: Progress | None = None) ->
         ledger.run(_look_ahead, tombstones)
         rebuild(ledger, [view.name for view in ledger.registry.views.values() if view.present])
     taken = already = 0
-    left_out, erased = list[tuple[str, str]](), list[str]()
+    left_out = list[tuple[str, str]]()
     for batch in _batches(source.parcels()):
         if exact:
             result = ledger.run(_append_exactly, (tombstones, batch))
@@ -401,11 +401,10 @@ def take_in(ledger: Ledger, source: Source, progress: Progress | None = None) ->
         taken += result.events
         already += result.already
         left_out += result.left_out
-        erased += result.erased
+        if result.erased:
+            ledger.after_erasure(result.erased)  # at once: an import that breaks off does not come here again
         if progress:
             progress(batch[-1].record.position, source.head)
-    if erased:
-        ledger.after_erasure(erased)
     with ledger.store.read() as reads:
         return Imported(taken, already, exact, tuple(left_out), reads.head.position)
 

@@ -271,9 +271,7 @@ def decide_resolve(overlay: Overlay, request: Resolve) -> str | Denied:
     if refused:
         return refused
     if request.choice in ("create", "new", "both") and why != "proposal" and not request.rationale.strip():
-        raise BadInput(
-            f"to {request.choice} it beside what is there takes a rationale: say why both are needed"
-        )
+        raise BadInput(f"the choice {request.choice!r} takes a rationale: say why")
     others = successors(overlay, item.held.items)
     _settle(overlay, request, _resolved(overlay, request, item, item.held, others))
     rights = rights_of(overlay, request.by)

@@ -481,6 +481,10 @@ def forget(
         session.run,
     )  # fmt: skip
     forgotten: Forgotten = session.submit("memory.forget", request, "forget")
+    if (
+        erase and not dry_run and not forgotten.erased
+    ):  # the files of an earlier erasure may not have been reached
+        session.services.outside.erased(ids)
     return forgotten
 
 

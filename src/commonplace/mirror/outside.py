@@ -37,14 +37,23 @@ class OutsideFiles:
 
     def erased(self, ids: Collection[str]) -> None:
         """Take what was erased out of the index, the markdown and the state files. The ledger calls it after every
-        erasure, decided here or brought by an import."""
+        erasure, decided here or brought by an import; a caller that erases again calls it again. Raises StorageFailed
+        when a folder could not be written, after all of them were tried."""
         self._session.services.index.forget()
         self._forget_states(ids)
+        failed = []
         for mirror in self.mirrors():
             try:
                 warn_of_refusals(mirror.erase(ids))
             except (NotTrusted, UnsafePath) as error:
                 log.warning("what was erased may still stand in %s: %s", mirror.folder, error)
+            except OSError as error:
+                failed.append(f"{mirror.folder} ({error})")
+        if failed:
+            raise StorageFailed(
+                f"it is erased from the book, and may still stand in {', '.join(failed)}: erase it again when that "
+                "can be written"
+            )
 
     def purged(self) -> list[FilePurged]:
         """Remove what was erased from all of it, and every state file: which of them hold what was erased is not known.

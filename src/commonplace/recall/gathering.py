@@ -179,7 +179,7 @@ def _by_rules(viewer: Viewer, rules: DigestRules) -> Iterator[Gathered]:
         facts = [item for item in items if item.kind == "fact" and key_form(item.key or "") == form]
         if facts:
             newest = max(facts, key=lambda item: (item.recorded_us, item.id))
-            yield Gathered(newest, "pinned", part_of(newest))
+            yield Gathered(newest, "key", part_of(newest))
     for tag in rules.structured.tags:
         items = _current(viewer, [id for _, id in viewer.views.scan("memory.tags", tag, reverse=True)])
         tagged = [item for item in items if tag in item.tags]

@@ -16,7 +16,7 @@ class DigestLine(PackLine, frozen=True, omit_defaults=True, kw_only=True):
     version: int
     """The position where the item changed last."""
     via: str
-    """How it was found: pinned, tagged, keyword or semantic."""
+    """How it was found: pinned, key, tagged, keyword, semantic, hybrid, newest, search or correction."""
     score: float = 0.0
     signals: tuple[tuple[str, float], ...] = ()
     twin: str = ""

@@ -203,7 +203,7 @@ SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "task.cancelled": lambda event: f"cancelled {event.task}{event.why()}",
     "task.claimed": lambda event: f"claimed {event.task}",
     "task.released": lambda event: f"gave back {event.task}{event.why()}",
-    "task.lost": lambda event: f"lost {event.task}{event.why()}",
+    "task.lost": lambda event: f"saw that {event['holder']} had lost {event.task}{event.why()}",
     "task.due": lambda event: f"let {event.task} be tried again",
     "task.submitted": lambda event: f"handed in {event.task} for review{event.why()}",
     "task.completed": lambda event: f"completed {event.task}{event.why('summary')}",

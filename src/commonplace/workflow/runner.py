@@ -106,6 +106,7 @@ class Runner:
         """A runner of a subworkflow, which has to end before this one."""
         runner = Runner(self.session, workflow, run, self._agents, self.ask, self._tell, self.pause)
         runner._ends = min(runner._ends, self._ends)
+        runner.live, runner.interrupted = self.live, self.interrupted
         return runner
 
     def execute(self) -> Outcome:
