@@ -276,7 +276,9 @@ def _not_taken(request: Remember, twin: Item) -> str:
         left.append("shared")
     if strictness("sensitivity", request.labels["sensitivity"]) > strictness("sensitivity", twin.sensitivity):
         left.append("sensitivity")
-    return f"; not taken over: {', '.join(left)} (revise, share or relabel it)" if left else ""
+    told = f"; not taken over: {', '.join(left)} (revise, share or relabel it)" if left else ""
+    ended = [id for id in request.supersedes if id not in twin.supersedes]
+    return f"{told}; {', '.join(ended)} was not superseded (forget or archive it)" if ended else told
 
 
 def _covers(value: Any, wanted: Any) -> bool:

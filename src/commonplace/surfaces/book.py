@@ -302,7 +302,7 @@ def forget(
 def ask(what: str, question: str, shown: Human, otherwise: str) -> None:
     """Ask on the terminal. Raises BadInput without one, or if the answer is no."""
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise BadInput(f"{what}, and there is no terminal to ask on: add --yes, or --dry-run to look")
+        raise BadInput(f"{what}, and there is no terminal to ask on: add --yes")
     for line in shown:
         print(line, file=sys.stderr)
     if not click.confirm(question, err=True):
