@@ -832,7 +832,7 @@ def test_a_verb_that_takes_an_id_takes_the_item_or_the_answer_too(book: Book, ad
 def test_what_is_merged_says_that_it_superseded_nothing(ada: Actor) -> None:
     old = ada.remember("Cats sleep twelve hours a day")
     ada.remember("Dogs bark loudly at night")
-    again = ada.remember("Dogs bark loudly at night", supersedes=old.id)
+    again = ada.remember("Dogs bark loudly at night", supersedes=old)
     assert again.outcome == "merged"
     assert f"{old.id} was not superseded (forget or archive it)" in again.reason
     assert ada.memory.get(old).status == "live"

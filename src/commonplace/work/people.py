@@ -134,12 +134,9 @@ def _premises(tx: WorkTransaction, agent: str) -> None:
             continue
         change = event.payload
         text = f"something you were told has changed ({change['why']}): {change['item']}"
-        if change["by"]:
-            text += f". What holds now is {change['by']}"
-        quote = f"line {change['line']}: {change['text']}" if change["text"] else ""
         tx.note(
-            NUDGED, {"text": text, "quote": quote}, pending=f"nudge:{agent}", target=agent, priority="high",
-            delivery="next_turn", premise=str(id), item=change["item"], id=nudge, parents=[str(id)],
+            NUDGED, {"text": text, "quote": change["text"]}, pending=f"nudge:{agent}", target=agent, priority="high",
+            delivery="next_turn", premise=str(id), item=change["item"], cause=change["by"], id=nudge, parents=[str(id)],
             labels={"sensitivity": "private"},
         )  # fmt: skip
 

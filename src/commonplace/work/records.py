@@ -21,6 +21,8 @@ from ..errors import BadInput, Conflict, shown
 from ..ledger.checks import check_name, from_us
 from ..ledger.events import new_id
 from ..ledger.printing import Readable
+from ..memory.items import without_secrets
+from ..memory.reading import item_at
 from ..memory.visibility import may_read_id
 from .artifacts import next_version
 from .checks import checked, checked_flag, checked_text, names, required_text, texts
@@ -519,14 +521,19 @@ def record_of(type: type[T], id: str, row: Mapping[str, Any], words: Mapping[str
 
 
 def nudge_for(reading: Reading, reader: str, row: Mapping[str, Any]) -> Nudge:
-    """A nudge as a reader is told it: it quotes an item only as long as the reader may read that item."""
-    quote = row["said"].get("quote")
-    readable = quote and all(
-        may_read_id(views, reading.rights(views, reader), row["item"]) for views in reading.readers
-    )
-    return record_of(
-        Nudge, row["id"], row, {"text": f"{row['said']['text']} ({quote})"} if readable else None
-    )
+    """A nudge as a reader is told it. One about a changed fact says what the fact was and what it is now, as far as the
+    reader may read these items."""
+    text, quote, cause = row["said"].get("text", ""), row["said"].get("quote"), row.get("cause")
+
+    def readable(item: str) -> bool:
+        return all(may_read_id(views, reading.rights(views, reader), item) for views in reading.readers)
+
+    if quote and readable(row["item"]):
+        text += f". It was: {quote}"
+    now = item_at(reading.views, cause) if cause and readable(cause) else None
+    if now is not None:
+        text += f". It is now: {without_secrets(now).text} ({cause})"
+    return record_of(Nudge, row["id"], row, {"text": text} if text else None)
 
 
 class Inbox(Readable, msgspec.Struct, frozen=True):
