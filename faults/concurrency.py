@@ -94,8 +94,9 @@ def fault_08(count: int, _seed: int, tmp: Path) -> Result:
                 result.figures[f"{kind} p99 in bare fsyncs of an idle disk"] = round(p99 / alone, 1)
                 slowest = max(sorted(one)[len(one) // 2] for one in seconds)
                 result.figures[f"{kind} slowest process's p50 ms"] = round(slowest * 1000, 2)
-                if kind == "sqlite" and each >= 1000 and p99 > 12 * bare:
-                    wrong.append(f"p99 is {p99 / bare:.1f} bare fsyncs of {bare * 1000:.2f} ms, over 12")
+                # Where a sync takes less than a millisecond, eight processes wait for processors, not for the disk.
+                if kind == "sqlite" and each >= 1000 and p99 > 40 * max(bare, 0.001):
+                    wrong.append(f"p99 is {p99 * 1000:.1f} ms, over 40 bare fsyncs of {bare * 1000:.2f} ms")
         result.problem(kind, *wrong)
         result.cases += PROCESSES * each
         result.outcomes[f"{kind} appends"] = len(all_positions)
