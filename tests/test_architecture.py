@@ -22,7 +22,7 @@ SOURCE = Path(commonplace.__file__).parent
 # What each folder may import from the package, besides itself: the way of the data, upwards only.
 MAY_IMPORT = {
     "files": {"errors"},
-    "engines": {"errors", "version", "files", "ledger.checks"},  # to check the name of a book
+    "engines": {"errors", "version", "files", "ledger.checks"},  # to check the URL and the name of a book
     "ledger": {"errors", "files", "engines.contract", "engines.interrupts", "access"},
     "access": {"errors", "ledger"},
     "index": {"errors", "files", "ledger"},

@@ -341,9 +341,9 @@ def test_what_a_dead_worker_left_comes_before_what_is_less_urgent(
     )
     assert taken(work, lease=0.05).task.title == "urgent"
     time.sleep(0.1)
-    monkeypatch.setattr("commonplace.work.claims.EVERY", 10**12)
+    monkeypatch.setattr("commonplace.work.claims.CHECK_EVERY_US", 10**12)
     assert taken(work, agent="dev-2").task.title == "one", "this process has just looked after the holders"
-    monkeypatch.setattr("commonplace.work.claims.OFTEN", 1)
+    monkeypatch.setattr("commonplace.work.claims.CHECK_ONE_CLAIM_IN", 1)
     assert taken(work, agent="dev-2").task.title == "urgent"
     assert taken(work, agent="dev-2").task.title == "two"
 

@@ -24,7 +24,7 @@ from tests.work_rules import COMMANDS, RULES, Story, StoryOnSqlite, told_evenly
 @pytest.fixture(autouse=True)
 def every_claim_looks_after_holders(monkeypatch: pytest.MonkeyPatch) -> None:
     """A story that is told again must go the same way, whatever the clock says."""
-    monkeypatch.setattr("commonplace.work.claims.OFTEN", 1)
+    monkeypatch.setattr("commonplace.work.claims.CHECK_ONE_CLAIM_IN", 1)
 
 
 def told(examples: int, steps: int) -> settings:

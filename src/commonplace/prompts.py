@@ -42,7 +42,6 @@ from .work.prompting import WorkFocus, focus_of, was_nudged_of
 if TYPE_CHECKING:
     from .ledger.ledger import At
     from .session import Session
-    from .work.prompting import WorkFocus
 
 TRIES = 6
 """How often a digest is tried so that a prompt does not exceed its budget of tokens."""

@@ -1,4 +1,4 @@
-"""Every verb of a book by its path: what the shell, the tools and the servers are made from.
+"""Every verb of a book by its path: what the commands of the shell and the tools for models are made from.
 
 The verbs of a participant and of its namespaces have paths such as `remember` and `memory.list`. A handle (a work, a
 task, a claim, a run, a turn) is a session and ids, so its verbs take those ids as their first parameters:

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ..ledger.checks import is_unicode
 from .patterns import bad_pattern, replaced
 
 TOKEN = "[REDACTED]"  # noqa: S105  what stands in a secret's place
@@ -65,7 +66,7 @@ class Redactor:
         """A text without its secrets; TOKEN alone if it cannot be looked through, or not in time."""
         if not self._usable or len(text) * (len(self._known) // 100) > MOST_STEPS:
             return TOKEN
-        if self._sources and not _is_unicode(text):
+        if self._sources and not is_unicode(text):
             return TOKEN
         present = [form for form in self._known if form in text]
         if len(text) * STEPS_PRESENT * len(present) > MOST_STEPS:
@@ -96,14 +97,6 @@ class Redactor:
         if value is None or isinstance(value, bool):
             return value
         return TOKEN if self.text(str(value)) != str(value) else value  # a number can be a secret, too
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 Rights are events, so they can be read as of any position like everything else. A rule is about a *subject*:
 everybody (`*`), a role (`role:qa`) or one actor (`actor:ada`); the more particular rule wins, field by field.
-`rights_of` puts the three together, and takes off what the workflow of a run does not leave; `may_see` is the one
-place that decides what an actor is shown.
+`rights_of` puts the three together, and takes off what the workflow of a run does not leave. `may_see_of` is the one
+place that decides by author, kind, labels, ceiling and tier what an actor may see; `labels_allow` asks it about an
+event.
 """
 
 from __future__ import annotations
@@ -206,7 +207,7 @@ def subject_of(named: object) -> str:
     return f"actor:{check_actor(named.removeprefix('actor:'))}"
 
 
-def may_see(rights: Rights, event: Event, labels: Labels) -> bool:
+def labels_allow(rights: Rights, event: Event, labels: Labels) -> bool:
     """Whether an actor with these rights may see an event that carries these labels.
 
     Its own, always. Of others: the public kinds and those it was given to see, up to its ceiling.
@@ -226,6 +227,12 @@ def may_see_of(rights: Rights, author: str, kind: str, labels: Labels) -> bool:
         return False
     sensitivity = labels.get("sensitivity", "public")
     return strictness("sensitivity", sensitivity) <= strictness("sensitivity", rights.ceiling)
+
+
+def work_shows(rights: Rights, author: str, kind: str, labels: Labels) -> bool:
+    """The same for what a work records about itself: its members see it up to their ceiling, also what is meant for one
+    of them. Whether an actor may know of the work at all is another question (`work/info.py:may_know`)."""
+    return may_see_of(rights, author, kind, {**labels, "audience": "team"})
 
 
 def tier_of_kind(kind: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from ..errors import BadInput, MissingExtra, UnknownEngine, shown
+from ..ledger.checks import check_name, is_unicode
 from ..version import install_hint
 from .contract import Engine
 
@@ -31,7 +32,7 @@ def locate(url: str | Path, name: str | None = None, durability: str = "full") -
     if durability not in ("full", "process"):
         raise BadInput(f"durability {shown(durability)} is not known: use 'full' or 'process'")
     text = str(url)
-    if not text or "\0" in text or not _is_text(text):
+    if not text or "\0" in text or not is_unicode(text):
         raise UnknownEngine(f"{text!a} names no book: give {FORMS}")
     if name is not None:
         _check_name(name)
@@ -57,17 +58,7 @@ def locate(url: str | Path, name: str | None = None, durability: str = "full") -
 
 
 def _check_name(name: str) -> str:
-    from ..ledger.checks import check_name
-
     return check_name("the book's name", name)
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _sqlite(path: str, durability: str) -> Engine:

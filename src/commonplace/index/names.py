@@ -1,4 +1,4 @@
-"""Names that people read: of embedders (see `index.embedders`) and of the signals of a search (see `index.fusion`)."""
+"""Names: of embedders (see `index.embedders`), of the signals of a search (see `index.fusion`), of an index's files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from ..errors import BadInput, shown
 _EMBEDDER = re.compile(
     r"static|minilm|(fastembed|sentence-transformers):[^\s@]+|openai:[^\s@]+@https?://[^\s@]+"
 )
+
+ENDINGS = ("", "-wal", "-shm", "-journal")
+"""What the names of the files that SQLite keeps an index in end with."""
 
 SIGNALS = {
     "cos": "its meaning", "nearest": "its place among the nearest", "around": "what was said around it",

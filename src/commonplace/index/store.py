@@ -45,6 +45,7 @@ from ..files.safe import (
 )
 from . import tables
 from .documents import Change, Doc, Put, Reword
+from .names import ENDINGS
 from .tables import cut_entries, read_entries
 from .vectors import Embedder, TokenEmbedder, Vectors
 from .words import STOPWORDS, near, version
@@ -55,8 +56,6 @@ log = logging.getLogger("commonplace")
 APPLICATION_ID = 0x636F6D69  # "comi"
 PAGE_SIZE = 4096
 OTHER_DATABASE = "is some other database: choose another path for the index, or move it away"
-SUFFIXES = ("", "-wal", "-shm", "-journal")
-"""What the names of the files that SQLite keeps an index in end with."""
 
 FINGERPRINT = f"{version()}, BM25 0.9 0.4, fusion 7, layout {tables.LAYOUT}"
 """All that an answer depends on besides the ledger, the question and the embedder. Files with another one are built
@@ -153,10 +152,10 @@ class File:
         assert self.path is not None
         access = _access(self.path)
         there = os.path.lexists(self.path)
-        for suffix in SUFFIXES:
-            why = not_ours(self.path.with_name(self.path.name + suffix))
+        for ending in ENDINGS:
+            why = not_ours(self.path.with_name(self.path.name + ending))
             if why:
-                raise NotABook(f"{self.path}{suffix} {why}")
+                raise NotABook(f"{self.path}{ending} {why}")
         if there and not os.access(self.path, os.R_OK | os.W_OK):
             return "it could not be read and written"
         create_private(self.path, access)
@@ -189,8 +188,8 @@ class File:
         self._prepare()
         if empty:
             self._make_tables()
-        for suffix in SUFFIXES:
-            settle(self.path.with_name(self.path.name + suffix), access)
+        for ending in ENDINGS:
+            settle(self.path.with_name(self.path.name + ending), access)
         head = self.head()
         if head.fingerprint != self.fingerprint:
             return "it was made by another version"
@@ -204,8 +203,8 @@ class File:
         """Remove the file, and begin an empty one."""
         assert self.path is not None
         self.connection.close(True)
-        for suffix in SUFFIXES:
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+        for ending in ENDINGS:
+            self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
         self.rebuilt = why
         log.warning("memory.index.rebuilt: the index at %s is built again: %s", self.path, why)
         self._look()

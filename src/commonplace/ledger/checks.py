@@ -138,15 +138,23 @@ def check_text(path: str, value: object) -> str:
     """Any text, as long as it is text."""
     if not isinstance(value, str):
         raise BadInput(f"{path} {shown(value)} is not text: give a string")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise BadInput(
-                f"{path} holds a lone surrogate, which is not text: "
-                "decode the bytes it came from with errors='replace'"
-            ) from None
+    if not is_unicode(value):
+        raise BadInput(
+            f"{path} holds a lone surrogate, which is not text: "
+            "decode the bytes it came from with errors='replace'"
+        )
     return value
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written as UTF-8: one with a lone surrogate cannot."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 # times: in the ledger, microseconds since 1970

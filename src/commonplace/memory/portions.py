@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from ..access.rights import Sensitivity
 from ..errors import BadInput, shown
 from ..ledger.encoding import encode_payload
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
-Level = Literal["public", "private", "sensitive"]
 
 
 class Portion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,7 +56,7 @@ class DigestRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What goes into a memory digest. What is looked for by words and by meaning is ranked by both together."""
 
     enabled: bool = True
-    allow_sensitivities: tuple[Level, ...] = ("public", "private")
+    allow_sensitivities: tuple[Sensitivity, ...] = ("public", "private")
     structured: Structured = Structured()
     keyword: Looking = Looking()
     semantic: Looking = Looking(limit=20)

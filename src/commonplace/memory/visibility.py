@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..access.rights import WORKING, Rights, may_see_of
-from ..access.rights import may_see as labels_allow
+from ..access.rights import WORKING, Rights, labels_allow, work_shows
 from ..documents.document import SESSIONS, WRITTEN, entries
 from ..ledger.events import Event
 from ..ledger.labels import Labels
@@ -27,7 +26,7 @@ QUOTING = {"premise.changed": ("text",), "work.nudged": ("said", "quote")}
 
 
 def may_see(views: ViewReader, rights: Rights, event: Event, relabelled: Labels | None = None) -> bool:
-    """Whether an actor may see an event, by the labels and the book that the views shows. `relabelled`: what its labels
+    """Whether an actor may see an event, by the labels and the book that the views show. `relabelled`: what its labels
     were changed to, if the caller has read that already."""
     if rights.owner:
         return True
@@ -51,10 +50,9 @@ def may_see(views: ViewReader, rights: Rights, event: Event, relabelled: Labels 
 
 
 def may_be_told(views: ViewReader, rights: Rights, event: Event) -> bool:
-    """Whether an actor that was once shown an event may see it still. A work shows its members what it records about
-    itself up to their ceiling, also what is meant for one of them."""
-    labels = {**event.labels, **(views.get("labels", event.id) or {}), "audience": "team"}
-    told_by_a_work = event.kind.startswith(WORKING) and may_see_of(rights, event.actor, event.kind, labels)
+    """Whether an actor that was once shown an event, perhaps by a work, may see it still."""
+    labels = {**event.labels, **(views.get("labels", event.id) or {})}
+    told_by_a_work = event.kind.startswith(WORKING) and work_shows(rights, event.actor, event.kind, labels)
     return told_by_a_work or may_see(views, rights, event)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..access.redact import TOKEN
 from ..engines.contract import FilePurged, Reads
 from ..errors import BadInput, CommonplaceError, NotEnabled, StorageFailed
+from ..index.names import ENDINGS
 from ..ledger.events import Event
 from ..ledger.ledger import Ledger, Progress
 from ..ledger.reader import PAGE, ViewReader, pages
@@ -21,13 +22,13 @@ from ..memory.settings import settings_of
 
 if TYPE_CHECKING:
     from ..index import Embedder, Index, Reword
+    from .index_feed import Hide
 
 log = logging.getLogger("commonplace")
 
 T = TypeVar("T")
 
 TRIES = 3
-ENDINGS = ("", "-wal", "-shm", "-journal")
 BESIDE = ".next"
 """What the name of an index ends with that is built beside the one in use."""
 
@@ -37,8 +38,6 @@ UNUSED = 30 * 86_400
 INSTALLED = ("static", "minilm")
 """Embedders that come with the package, and send nothing anywhere."""
 
-Hide = Callable[[Event], Event]
-"""An event as a log may show it, by what is known of its run when it is asked for the first time."""
 Affected = Callable[[ViewReader, Iterable[Event], Callable[[str], Event | None]], set[str]]
 """The runs of which something else must not be shown because of some events."""
 

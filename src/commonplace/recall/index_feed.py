@@ -30,7 +30,7 @@ ViewsAt = Callable[[int], ViewReader]
 Find = Callable[[str], Event | None]
 StandIn = Callable[[Event], Event | None]
 Hide = Callable[[Event], Event]
-"""An event as a log may show it."""
+"""An event as a log may show it, by what is known of its run when it is asked for the first time."""
 
 
 def changes(

@@ -1,4 +1,4 @@
-"""The tools of memory that agents call, with their envelopes: one dispatch for MCP, HTTP and other callers.
+"""The tools of memory that agents call, with their envelopes: one dispatch for every caller.
 
     Tools(book).call("memory.search", {"query": "which port"}, actor="ada", run_id="r1")
     → {"ok": true, "status": 200, "data": {…}, "error": null, "log": […]}

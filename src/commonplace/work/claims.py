@@ -39,23 +39,29 @@ from .transaction import WorkTransaction, command, given_back, moved
 
 log = logging.getLogger("commonplace")
 
-SOME, EVERY, OFTEN = 32, 1_000_000, 256
-"""How many holders a claim checks besides: the first claim of each so many microseconds, as the ledger's times
-say, and one of so many others, because other events may be the first every time."""
+LEASES_PER_CHECK = 32
+"""How many tasks a claim that looks for ended leases looks at."""
+CHECK_EVERY_US = 1_000_000
+"""The first event of each so many microseconds, by the ledger's times, looks for ended leases if it is a claim."""
+CHECK_ONE_CLAIM_IN = 256
+"""About one of so many other claims looks, too, because the first event of each second may never be a claim."""
 MOST_AT_ONCE = 1_000
 BACK_OFF = "back-off"
 """Who holds a task that is to be tried again later."""
 
 
 def _mixed(position: int) -> int:
-    """A number that positions have little to do with: who claims at every second one still comes to look at all."""
+    """A number that looks random, so that claims at every second position still check all leases in time."""
     return position * 2_654_435_761 >> 7
 
 
 def _due(tx: WorkTransaction) -> bool:
     """Whether a claim is to look after holders that are gone."""
     overlay = tx.overlay
-    return overlay.now // EVERY != overlay.created_at // EVERY or _mixed(overlay.position) % OFTEN == 0
+    return (
+        overlay.now // CHECK_EVERY_US != overlay.created_at // CHECK_EVERY_US
+        or _mixed(overlay.position) % CHECK_ONE_CLAIM_IN == 0
+    )
 
 
 @command()
@@ -76,7 +82,7 @@ def claim(
     tx: WorkTransaction, agent: str, lease: float, count: int, task: str | None, event: str | None
 ) -> list[Task]:
     if _due(tx):
-        reclaim(tx, SOME)
+        reclaim(tx, LEASES_PER_CHECK)
     tasks = []
     for before in _best(tx, agent, count) if task is None else [_that(tx, agent, task)]:
         path = {"pending": ("assigned", "in_progress"), "assigned": ("in_progress",)}.get(before.status, ())

@@ -38,7 +38,7 @@ FARTHEST = 200
 BY_WORDS = 8
 """How many things are found by the words of the task, beside those that say that they affect it."""
 RECENT = 64
-"""How many of the things that share a word are looked at, the most recent ones."""
+"""How many of the things that say that they affect a task are looked at, the most recent ones."""
 MEMORIES = 6
 DUPLICATES = 3
 """How many things are named that may make a task needless."""
@@ -178,7 +178,7 @@ def _material(work: Work, id: str, at: At, agent: str | None, nudges: list[Nudge
         ]
         return Material(
             task, info, reading.views.position, nudges,
-            overlaps_of(work, reading, rights, task, sharing)[:DUPLICATES], above,
+            overlaps_of(reading, rights, task, sharing)[:DUPLICATES], above,
             [decision for decision in decisions if decision.reversed_by is None],
             visible_records(Discovery, reading, rights, ids), list(newest.values()), outdated,
         )  # fmt: skip

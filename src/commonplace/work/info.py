@@ -103,11 +103,11 @@ class WorkInfo(Readable, msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-_read_info = msgspec.json.Decoder(WorkInfo).decode
+read_info = msgspec.json.Decoder(WorkInfo).decode
 
 
 def info_of(views: ViewReader, work: str) -> WorkInfo | None:
-    return views.get_as(_read_info, "work.works", work)
+    return views.get_as(read_info, "work.works", work)
 
 
 def no_work(id: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ..access.rights import Rights, may_see_of, rights_of
+from ..access.rights import Rights, rights_of, work_shows
 from ..ledger.events import Event
 from ..memory.visibility import without_hidden
 from .capability import BETWEEN, EVERY
@@ -101,8 +101,8 @@ def contributions_of(work: Work, at: At) -> list[Contribution]:
 
 
 def visible_event(work: Work, event: Event) -> Event | None:
-    """The event, if it is about this work and the reader may see it now. An actor that may know of a work may see what
-    happens in it, up to how sensitive that is; a nudge is between its sender and its target."""
+    """The event, if it is about this work and the reader may see it now. A nudge is between its sender and its
+    target."""
     if event.erased or event.kind not in EVERY or event.payload["work"] != work.id:
         return None
     with work._reading(None) as (reading, rights):
@@ -110,7 +110,7 @@ def visible_event(work: Work, event: Event) -> Event | None:
             target = event.payload.get("target") or event.payload.get("to")
             if not may_see_nudge(reading, rights, {"by": event.actor, "target": target}):
                 return None
-        labels = {**event.labels, **(reading.views.get("labels", event.id) or {}), "audience": "team"}
-        if not may_see_of(rights, event.actor, event.kind, labels):
+        labels = {**event.labels, **(reading.views.get("labels", event.id) or {})}
+        if not work_shows(rights, event.actor, event.kind, labels):
             return None
         return without_hidden(reading.views, rights, event)

@@ -68,7 +68,7 @@ def decide_take(
     return nudges
 
 
-def waiting(reading: Any, agent: str, leading: bool, when: str) -> list[dict[str, Any]]:
+def waiting(reading: Reading, agent: str, leading: bool, when: str) -> list[dict[str, Any]]:
     """The nudges that an agent has not been told. `when` is what it is doing: taking a turn, being idle (then also
     those that wait for that), or just giving a sign of life (then only what is immediate)."""
     deliveries = {"turn": DELIVERIES[:2], "idle": DELIVERIES, "beat": DELIVERIES[1:2]}[when]

@@ -11,6 +11,7 @@ import msgspec
 from ..access.rights import Rights, rights_of
 from ..memory.settings import settings_of
 from .kinds import ADDED, DISCOVERED
+from .listing import visible_records
 from .reading import Reading
 from .records import Discovery
 from .tasks import Task
@@ -49,10 +50,10 @@ def overlaps(work: Work, id: str, agent: str | None = None, at: At = None) -> li
     with work._reading(at) as (reading, rights):
         if agent is not None:
             rights = rights_of(reading.now, agent)
-        return overlaps_of(work, reading, rights, reading.task(id), Sharing(reading, rights.actor))
+        return overlaps_of(reading, rights, reading.task(id), Sharing(reading, rights.actor))
 
 
-def overlaps_of(work: Work, reading: Reading, rights: Rights, task: Task, sharing: Sharing) -> list[Overlap]:
+def overlaps_of(reading: Reading, rights: Rights, task: Task, sharing: Sharing) -> list[Overlap]:
     from .alike import SAME, embedder_for, likelihood, reason, text_of
 
     text = text_of(task.title, task.description)
@@ -64,7 +65,9 @@ def overlaps_of(work: Work, reading: Reading, rights: Rights, task: Task, sharin
     ]
     others += [
         (text_of(item.text), Overlap("discovery", item.id, item.text, item.type, 0.0))
-        for item in work._seen(Discovery, reading, rights, [id for kind, id in closest if kind == DISCOVERED])
+        for item in visible_records(
+            Discovery, reading, rights, [id for kind, id in closest if kind == DISCOVERED]
+        )
     ]
     at_first = [(likelihood(text, other, "static"), other, overlap) for other, overlap in others]
     possible = sorted((row for row in at_first if row[0] > UNLIKELY), key=lambda row: (-row[0], row[2].id))

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ..access.rights import ROLES, Rights, may_see_of, rights_of, role_of
+from ..access.rights import ROLES, Rights, rights_of, role_of, work_shows
 from ..engines.contract import Lease
 from ..errors import NotFound
 from ..ledger.encoding import decode
@@ -39,12 +39,12 @@ def lease_name(task: Task) -> str:
 
 def may_see_record(rights: Rights, row: Mapping[str, Any], decided: Mapping[str, str] | None) -> bool:
     """Whether an actor may see something that was recorded about a work, with the labels it has been given since."""
-    labels = {"audience": "team", "sensitivity": row["sensitivity"], **(decided or {})}
-    return may_see_of(rights, row["by"], row["kind"], labels)
+    labels = {"sensitivity": row["sensitivity"], **(decided or {})}
+    return work_shows(rights, row["by"], row["kind"], labels)
 
 
 class Reading:
-    """A work's tasks through a views; `now` says what may be seen of what was then."""
+    """A work's tasks, read through views; `now` says what may be seen of what was then."""
 
     def __init__(self, views: ViewReader, work: str, now: ViewReader | None = None) -> None:
         self.views, self.work, self.now = views, work, views if now is None else now

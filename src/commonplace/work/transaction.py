@@ -22,7 +22,7 @@ from ..engines.contract import Lease
 from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge
 from ..ledger.events import Event, draft
 from ..ledger.overlay import Overlay
-from .info import _read_info, info_of, may_know, no_work
+from .info import info_of, may_know, no_work, read_info
 from .kinds import CHANGED
 from .reading import Reading, lease_name, may_see_record, no_record
 from .tasks import PLACE, Task, check_moves, placed, returned, waiting_less
@@ -48,7 +48,7 @@ class Act(msgspec.Struct, frozen=True):
     """The fence under which the actor leads the work."""
 
 
-_known_info = lru_cache(64)(_read_info)
+_known_info = lru_cache(64)(read_info)
 """For those who do not hand it on: it is read with every act, and seldom changes."""
 
 

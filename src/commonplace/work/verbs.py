@@ -705,8 +705,6 @@ class Work:
             raise NotFound(f"there is no {type.__name__.lower()} {id!r} in this work")
         return records[0]
 
-    _seen = staticmethod(visible_records)
-
     def __repr__(self) -> str:
         return f"<Work {self.id!r}>"
 
