@@ -149,4 +149,4 @@ def test_a_work_has_few_names_and_none_of_them_twice(work: Work) -> None:
     assert work.task(task.id).info() == task
     work.decide(question="Which colour?", choice="green", by="dev-1")
     (decision,) = work.records("decision")
-    assert str(decision) == "Which colour? green, by dev-1"
+    assert str(decision) == "Which colour? → green, by dev-1"
