@@ -154,7 +154,9 @@ def log(
         for line in log_lines(events(), titles(reader)):
             yield line
             told = True
-        if not told:
+        if not told and end:
+            yield from lines(f"no event up to {end} is of that kind, run or actor and after {start}")
+        elif not told:
             yield from lines("nothing happened yet: `commonplace record KIND JSON` records an event")
 
     return Output((event.as_dict() for event in events()), human(), lines=follow)
