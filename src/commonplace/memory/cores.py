@@ -106,7 +106,10 @@ def core_of(views: ViewReader, id: str) -> Core:
 
 
 def no_core(id: str) -> str:
-    return f"there is no core {id!r}: memory.cores() lists them, and a librarian or person makes one with memory.set_core(…)"
+    return (
+        f"there is no core {id!r}: memory.cores() lists them, and a librarian or person makes one with "
+        "memory.set_core(…)"
+    )
 
 
 def may_know(rights: Rights, core: Core) -> bool:
