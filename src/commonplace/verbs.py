@@ -35,7 +35,7 @@ from typing import (
     overload,
 )
 
-from .errors import BadInput, shown
+from .ledger.checks import check_flag
 
 if TYPE_CHECKING:
     import msgspec
@@ -88,7 +88,7 @@ def _with_flags_checked(function: F, names: tuple[str, ...], flags: Mapping[str,
         for name, place, allowed in places:
             value = kwargs.get(name, args[place] if place < len(args) else False)
             if not isinstance(value, allowed):
-                raise BadInput(f"{name} {shown(value)} is neither True nor False")
+                check_flag(name, value)
         return function(*args, **kwargs)
 
     return cast(F, call)

@@ -77,6 +77,13 @@ def check_position(field: str, value: object) -> int:
     return value
 
 
+def check_flag(field: str, value: object) -> bool:
+    """True or False. Raises BadInput for anything else: no word is taken for True."""
+    if not isinstance(value, bool):
+        raise BadInput(f"{field} {shown(value)} is neither True nor False")
+    return value
+
+
 def check_call(field: str, value: T) -> T:
     """A function, or None. Raises BadInput."""
     if value is not None and not callable(value):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..errors import BadInput, TooLarge, shown
-from ..ledger.checks import check_name, check_text
+from ..ledger.checks import check_flag, check_name, check_text
 from ..ledger.encoding import canonical
 from .items import CATEGORIES, COMMON, MAX_TEXT, SHAPES, Shape
 from .requests import check_item
@@ -107,12 +107,6 @@ def _share(field: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise BadInput(f"{field} {shown(value)} is not a number from 0 to 1, nor high, medium or low")
     return float(value)
-
-
-def _flag(field: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise BadInput(f"{field} {shown(value)} is neither True nor False")
-    return value
 
 
 def _name(field: str) -> Callable[[str, Any], str]:
@@ -251,9 +245,9 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "valid_until_us": _moment,
     "core": _name("a core"),
     "type": _one_of(*ENTRY_TYPES),
-    "repository": _flag,
+    "repository": check_flag,
     "source_type": _one_of("manual", "extracted", "promoted", "imported"),
     "code_refs": _code_refs,
-    "pinned": _flag,
+    "pinned": check_flag,
     "tasks": _tasks,
 }

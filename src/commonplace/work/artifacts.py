@@ -12,9 +12,9 @@ import msgspec
 from ..access.masking import masked
 from ..errors import BadInput, TooLarge, UnsafePath, shown
 from ..files.safe import Folder
-from ..ledger.checks import MAX_NAME, check_name, check_path, check_text
+from ..ledger.checks import MAX_NAME, check_flag, check_name, check_path, check_text
 from ..ledger.encoding import MAX_BLOB, Blob
-from .checks import checked, checked_flag, checked_text
+from .checks import checked, checked_text
 from .tasks import ARTIFACT_TYPES
 from .transaction import WorkTransaction
 
@@ -45,7 +45,7 @@ def made(
     if content is not None and not isinstance(content, bytes | str):
         raise BadInput(f"content {shown(content)} is neither bytes nor text")
     if store is not None:
-        checked_flag("store", store)
+        check_flag("store", store)
     data = check_text("content", content).encode() if isinstance(content, str) else content
     checksum: str | None = None
     size = 0 if data is None else len(data)

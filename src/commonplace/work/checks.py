@@ -49,12 +49,6 @@ def listed(field: str, value: object) -> Sequence[Any]:
     return value
 
 
-def checked_flag(field: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise BadInput(f"{field} {shown(value)} is neither True nor False")
-    return value
-
-
 def checked_metadata(value: object) -> dict[str, Any]:
     """A mapping of plain values, without the secrets that are in it."""
     if not isinstance(value, Mapping):

@@ -12,11 +12,10 @@ from msgspec.structs import replace
 
 from ..access.rights import check_actor
 from ..errors import BadInput, Conflict, Cycle, Erased, TooLarge, shown
-from ..ledger.checks import check_name
+from ..ledger.checks import check_flag, check_name
 from ..ledger.encoding import decode, encode_payload
 from ..ledger.events import new_id
 from .checks import (
-    checked_flag,
     checked_metadata,
     checked_policy,
     checked_priority,
@@ -99,7 +98,7 @@ def new_task(fields: Mapping[str, Any]) -> NewTask:
         names("depends_on", fields.get("depends_on")),
         names("blocks", fields.get("blocks")),
         checked_priority(fields["priority"]),
-        checked_flag("needs_review", fields["needs_review"]),
+        check_flag("needs_review", fields["needs_review"]),
         checked_policy(fields.get("on_failure")),
         checked_role(fields.get("for_role")),
         None if agent is None else check_actor(agent),

@@ -13,13 +13,12 @@ from ..access.commands import deny
 from ..access.rights import OWNER, check_actor
 from ..errors import BadInput, Conflict, NotFound
 from ..files.safe import new_file
-from ..ledger.checks import check_call, check_path, check_text
+from ..ledger.checks import check_call, check_flag, check_path, check_text
 from ..ledger.erase import EraseRequest
 from ..verbs import verb
 from .capability import EVERY
 from .checks import (
     checked,
-    checked_flag,
     checked_metadata,
     checked_policy,
     checked_priority,
@@ -48,7 +47,7 @@ EDITABLE: dict[str, Callable[[str, Any], Any]] = {
     "title": required_text,
     "description": checked_text,
     "priority": lambda _field, given: checked_priority(given),
-    "needs_review": checked_flag,
+    "needs_review": check_flag,
     "on_failure": lambda _field, given: checked_policy(given),
     "for_role": lambda _field, given: checked_role(given),
     "metadata": lambda _field, given: checked_metadata(given),

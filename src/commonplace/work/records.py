@@ -18,14 +18,14 @@ from msgspec.structs import asdict, replace
 from ..access.masking import masked
 from ..access.rights import check_actor
 from ..errors import BadInput, Conflict, shown
-from ..ledger.checks import check_name, from_us
+from ..ledger.checks import check_flag, check_name, from_us
 from ..ledger.events import new_id
 from ..ledger.printing import Readable
 from ..memory.items import without_secrets
 from ..memory.reading import item_at
 from ..memory.visibility import may_read_id
 from .artifacts import next_version
-from .checks import checked, checked_flag, checked_text, names, required_text, texts
+from .checks import checked, checked_text, names, required_text, texts
 from .claims import held
 from .graph import answer_record, cancel
 from .kinds import ASKED, BRANCHED, DECIDED, DISCOVERED, ESCALATED, LINKED, NUDGED, PRODUCED
@@ -416,7 +416,7 @@ RECORDS: dict[str, RecordKind] = {
             "question": required_text, "choice": required_text, "alternatives": texts, "rationale": checked_text,
             "confidence": _share,
         },
-        {"reversible": checked_flag, "reverses": _optional_id},
+        {"reversible": check_flag, "reverses": _optional_id},
         takes_part=True, prepare=_decision, answer_right="approve", answer=_answer_approval,
     ),
     "discovery": RecordKind(

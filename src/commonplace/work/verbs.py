@@ -12,11 +12,11 @@ from ..access.commands import deny
 from ..access.masking import masked
 from ..access.rights import OWNER, Rights, check_actor, rights_of
 from ..errors import BadInput, Fenced, NotFound, shown
-from ..ledger.checks import check_name, check_whole
+from ..ledger.checks import check_flag, check_name, check_whole
 from ..ledger.events import Event
 from ..verbs import namespace, verb
 from .artifacts import made
-from .checks import checked, checked_flag, checked_text, id_of, listed, names, required_text, seconds
+from .checks import checked, checked_text, id_of, listed, names, required_text, seconds
 from .claims import MOST_AT_ONCE
 from .graph import new_task
 from .handles import Approvals, TaskHandle, WorkManagement
@@ -666,7 +666,7 @@ class Work:
         not said. `shared` lets it go into a core that people who are not members may read."""
         from .candidates import promote
 
-        return promote(self, candidate, core, checked_flag("shared", shared), by)
+        return promote(self, candidate, core, check_flag("shared", shared), by)
 
     @verb
     def reject(self, candidate: str | Candidate, *, reason: str = "", by: str | None = None) -> None:

@@ -23,9 +23,10 @@ from ..errors import (
     StorageFailed,
     shown,
 )
+from ..ledger.checks import check_flag
 from ..ledger.events import new_id
 from ..ledger.printing import Readable
-from .checks import checked_flag, seconds
+from .checks import seconds
 from .holding import Claim
 from .people import lead_lease
 from .tasks import FINAL, Task
@@ -246,7 +247,7 @@ def _check(handler: object, until: object, most: object, wait_for_tasks: object)
         raise BadInput(f"until {shown(until)} is not one of {', '.join(UNTIL)}")
     if most is not None and (type(most) is not int or most < 1):
         raise BadInput(f"most {shown(most)} is not a number of tasks: give a whole number from 1, or None")
-    checked_flag("wait_for_tasks", wait_for_tasks)
+    check_flag("wait_for_tasks", wait_for_tasks)
 
 
 def claimed(work: Work, agent: str, lease: float, event: str | None = None) -> Claim | None:
