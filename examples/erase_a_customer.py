@@ -34,11 +34,13 @@ with commonplace.open(path) as book:
     digest = desk.digest("call the customer about the late parcel")
     print(f"before: {len(in_files())} files hold the name, and so does a digest: {NAME in str(digest)}")
 
-    naming = [event.id for event in book.events() if NAME in str(event.payload)]
+    found = book.admin.find(NAME)
+    print(found)
     print(
-        f"{len(book.erase(naming, reason='the customer asked').erased)} events are erased, the digest's among them"
+        f"{len(book.erase(found, reason='the customer asked').erased)} events are erased, the digest's among them"
     )
-    print(f"purged: {book.purge().purged}")
+    proof = book.admin.proof(found, path.with_suffix(".proof.json"))
+    print(f"gone: {proof.gone}, purged: {proof.purged}")
 
     assert not any(NAME in str(event.payload) for event in book.events())
     assert not any(NAME in hit.content for hit in book.search(NAME))

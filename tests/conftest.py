@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from commonplace.memory import showing
 from commonplace.testing.servers import Server, postgres_server, valkey_server
 from commonplace.testing.workers import MakeEngine
 from commonplace.work.verbs import Work
+from tests.models import ModelServer
 from tests.shells import Cli, Ran
 
 pytest.register_assert_rewrite("tests.work_rules")
@@ -59,6 +61,18 @@ def valkey() -> Iterator[Server]:
     """A running Valkey for this test run; every test uses a book name of its own on it."""
     with valkey_server(shared=True) as server:
         yield server
+
+
+@pytest.fixture
+def model_server() -> Iterator[ModelServer]:
+    """A server on loopback that answers as a model's does."""
+    with ModelServer() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.over.set()
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture

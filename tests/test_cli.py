@@ -148,6 +148,13 @@ def test_every_command_answers_with_one_json_document(
     assert ask("book", "import", tmp_path / "out.jsonl")["already"] == 2
     assert ask("book", "copy", book_url, tmp_path / "copy.db")["exact"] is True
     assert ask("book", "backup", tmp_path / "backup.db") == 2
+    found = ask("book", "find", "HELLO", "--actor", "ada")
+    assert (found["counts"], found["entries"][0]["id"], found["derived"][0]["id"]) == (
+        {"event": 1},
+        first["id"],
+        second["id"],
+    )
+    assert ask("book", "erase", "--text", "hello", "--dry-run")["counts"] == {"event": 2}
     erased = ask("book", "erase", first["id"], "--yes", "--reason", "asked")
     assert (erased["erased"], erased["derived"]) == ([first["id"], second["id"]], [second["id"]])
     assert erased["gone"] is True
@@ -601,6 +608,39 @@ def test_erase_asks_first(cli: Cli) -> None:
         assert tombstone.payload["reason"] == "asked"
 
 
+@pytest.mark.spec("7.2", "3.12")
+def test_what_is_found_is_erased_after_a_confirmation_that_names_the_counts(cli: Cli) -> None:
+    fill("team.db")
+    with commonplace.open("team.db") as book:
+        book.remember("Kim is allergic to peanuts")
+        book.record("agent.spoke", actor="Kim", payload={"text": "it is Kim"})
+    erase = ("book", "erase", "--text", "Kim", "--book", "team.db")
+    shown = cli("book", "find", "kim", "--book", "team.db").out
+    assert "1 event, 1 item found for 'kim'" in shown
+    assert "remains: actor 'Kim' in 1 event" in shown
+    refused = cli(*erase)
+    assert (refused.code, "this would erase 1 event, 1 item" in refused.err, "--yes" in refused.err) == (
+        1,
+        True,
+        True,
+    )
+    for wrong in (("book", "erase", "--book", "team.db"), (*erase, "some-id")):
+        assert "name what to erase" in cli(*wrong).err
+    assert "would erase 1 event, 1 item" in cli(*erase, "--dry-run").out
+    code, shown = on_a_terminal(*erase, typed="y\n")
+    assert (code, "Type ERASE to erase 1 event, 1 item" in shown, "nothing was erased" in shown) == (
+        1,
+        True,
+        True,
+    )
+    code, shown = on_a_terminal(*erase, "--reason", "asked", "--proof", "proof.json", typed="ERASE\n")
+    assert (code, "erased 1 event, 1 item" in shown, "the key of its digests is" in shown) == (0, True, True)
+    assert json.loads(Path("proof.json").read_text())["gone"] is True
+    again = cli(*erase, "--yes", "--proof", "again.json", "--json").json
+    assert (again["erased"], again["proof"]["gone"]) == ([], True)
+    assert "nothing found for 'kim'" in cli("book", "find", "kim", "--book", "team.db").out
+
+
 @pytest.mark.spec("7.2")
 def test_status_tells_where_the_book_stands(cli: Cli) -> None:
     cli("init", "--name", "team")
@@ -717,7 +757,7 @@ def test_the_demo_wants_a_new_sqlite_book(cli: Cli) -> None:
 def test_the_help_fits_one_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = in_process("--help", env={**os.environ, "COLUMNS": "80"})
     assert (ran.code, ran.err) == (0, "")
-    assert len(ran.out.splitlines()) <= 40
+    assert len(ran.out.splitlines()) <= 42
     assert max(map(len, ran.out.splitlines())) <= 80
     for name in ("remember", "search", "inbox", "memory", "access", "book"):
         assert re.search(rf"^  {name} ", ran.out, re.MULTILINE)
@@ -854,7 +894,7 @@ def test_the_log_says_of_every_kind_who_did_what_to_what(cli: Cli) -> None:
         work.decide(question="Which library?", choice="jose", rationale="newer", by="dev-1")
         claim.complete("done")
         book.remember("Tea is served at four.")
-        book.forget(tag="nothing", confirm="FORGET")
+        book.forget(tags=["nothing"], confirm="FORGET")
     told = cli("log").out
     for sentence in (
         "owner gave orc role orchestrator", "owner began the work “auth”: Add JWT", "owner added the task “Design it”",

@@ -40,7 +40,7 @@ def test_every_command_of_memory_answers_in_json(cli: Cli, book_url: str, tmp_pa
     assert (note["outcome"], note["redacted"]) == ("stored", [])
     fact = ask("remember", "--key", "db.port", "--value", "5433", "--confidence", "0.9")
     assert ask("memory", "show", fact["item_id"])["value"] == 5433
-    assert [one["text"] for one in ask("memory", "list")] == [
+    assert [one["text"] for one in ask("memory", "list")["items"]] == [
         "db port: Postgres listens on 5433",
         "db.port: 5433",
     ]
@@ -68,7 +68,7 @@ def test_every_command_of_memory_answers_in_json(cli: Cli, book_url: str, tmp_pa
     assert ask("memory", "suggestions", "tools") == []
     ask("memory", "resolve", proposal["item_id"], "create")
     assert ask("memory", "core", "tools")["name"] == "Tools"
-    assert len(ask("memory", "list", "--core", "tools")) == 1
+    assert len(ask("memory", "list", "--core", "tools")["items"]) == 1
     ask("memory", "link", proposal["item_id"], "related", note["item_id"])
     assert ask("memory", "traverse", proposal["item_id"])[0]["item"]["id"] == note["item_id"]
     ask("documents", "write-notes", "# Now\n- Ship it\n- Blockers: none")
@@ -167,7 +167,9 @@ def test_the_same_for_people(cli: Cli, tmp_path: Path) -> None:
         cli("documents", "log", "Tea was late.", *book).code == 0
     )  # one that writes takes hand edits in first
     assert "Tea is served at five." in cli("memory", "list", *book).out
-    assert json.loads(cli("memory", "list", "--json", *book).out)[0]["text"] == "Tea is served at five."
+    assert (
+        json.loads(cli("memory", "list", "--json", *book).out)["items"][0]["text"] == "Tea is served at five."
+    )
 
 
 @pytest.mark.spec("3.5", "7.2")
@@ -202,7 +204,7 @@ def test_what_is_held_names_the_command_that_settles_it(cli: Cli, tmp_path: Path
         assert bool(again) == (asked is near)
         if again:
             assert " in place of " in cli(*asked, *again[1].split(), *book).out
-    assert cli("memory", "list", "--status", "held", "--json", *book).json == []
+    assert cli("memory", "list", "--status", "held", "--json", *book).json["items"] == []
 
 
 @pytest.mark.spec("7.2")
@@ -243,3 +245,36 @@ def test_an_error_that_comes_as_the_book_closes_is_told_like_any_other(
     assert ran.code == 1
     assert "no-such-item" in (ran.error["message"] if form else ran.err)
     assert "the disk is full" in ran.err
+
+
+@pytest.mark.spec("7.2", "3.11")
+def test_many_entries_come_from_a_file_and_are_chosen_by_options(cli: Cli, tmp_path: Path) -> None:
+    book = ("--book", tmp_path / "team.db")
+
+    def ask(*args: object) -> Any:
+        ran = cli(*args, "--json", *book)
+        assert ran.code == 0, ran
+        return ran.json
+
+    ask("init")
+    many = tmp_path / "many.jsonl"
+    entry = {"text": "The attic is dry.", "metadata": {"floor": 4}, "tags": ["house"]}
+    many.write_text(f"{json.dumps(entry)}\nThe cellar is damp.\nThe roof leaks in May.\n")
+    assert [kept["outcome"] for kept in ask("memory", "add-many", many)] == ["stored"] * 3
+    (attic,) = ask("memory", "list", "--metadata", "floor=4", "--tag", "house")["items"]
+    page = ask("memory", "list", "--limit", "2")
+    assert len(ask("memory", "list", "--after", page["cursor"])["items"]) == 1
+    assert "the next page: --after" in cli("memory", "list", "--limit", "2", *book).out
+    ask("memory", "revise", attic["id"], "text=The attic is damp.", "--why", "it rained")
+    assert [change["act"] for change in ask("memory", "history", attic["id"])] == ["created", "revised"]
+    told = cli("memory", "history", attic["id"], *book).out
+    assert "owner: revised: text 'The attic is dry.' → 'The attic is damp.' (because it rained)" in told
+    assert len(ask("search", "damp attic", "--metadata", '{"floor": {"gte": 4}}')["results"]) == 1
+    assert ask("memory", "export", tmp_path / "some.md", "--format", "markdown", "--tag", "house") == 1
+    assert len(ask("forget", "--metadata", "floor=4", "--yes")["items"]) == 1
+    assert "2 merged" in cli("memory", "add-many", many, *book).out
+    many.write_text('["A list is good, too: the shed is locked.", {"text": "x", "tag": "y"}]')
+    refused = cli("memory", "add-many", many, *book)
+    assert (refused.code, "entry 2: remember has no tag" in refused.err) == (1, True)
+    many.write_text("The gate creaks.\n{oops\n")
+    assert "line 2 is not JSON" in cli("memory", "add-many", many, *book).err

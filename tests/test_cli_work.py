@@ -144,7 +144,7 @@ def test_a_team_builds_something_through_the_shell(
     assert (agents["dev-1"]["tasks"], agents["qa"]["reviews"]) == (["t1"], ["t1"])
     kept = ask("promote", second["id"])
     assert kept["outcome"] == "stored"
-    assert "own table" in ask("memory", "list", "--core", "auth")[0]["text"]
+    assert "own table" in ask("memory", "list", "--core", "auth")["items"][0]["text"]
     assert ask("work", "candidates", work) == []
     assert [one["verdict"] for one in ask("work", "candidates", work, "--judged")] == ["promoted"]
     assert ask("work", "complete", work, "--summary", "shipped", "--as", "orc")["status"] == "completed"

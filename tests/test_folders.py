@@ -155,7 +155,7 @@ def test_a_clone_is_written_to_and_its_markdown_is_left_until_the_user_trusts_it
     again = cli("remember", "The cake is on Tuesday.")
     assert (again.code, again.err) == (0, "")
     assert "The cake is on Tuesday." in (clone.folder / "MEMORY.md").read_text()
-    assert cli("forget", "--erase", "--yes", cli("memory", "list", "--json").json[0]["id"]).code == 0
+    assert cli("forget", "--erase", "--yes", cli("memory", "list", "--json").json["items"][0]["id"]).code == 0
     assert clone.outside() == before
 
 

@@ -391,7 +391,7 @@ def test_what_is_taken_in_is_linked_as_it_was_and_taking_it_in_again_changes_not
     seen: list[tuple[int, int]] = []
     with commonplace.open("memory:") as book:
         looked = book.memory.import_(source, dry_run=True)
-        assert (looked.done, looked.links, book.memory.list()) == (False, 0, [])
+        assert (looked.done, looked.links, [*book.memory.list()]) == (False, 0, [])
         adopted = book.memory.import_(source, progress=lambda done, of: seen.append((done, of)))
         assert seen == [(n, len(adopted.became)) for n in range(1, len(adopted.became) + 1)]
         assert [one.outcome for one in adopted.became] == ["rejected", *["stored"] * 4]

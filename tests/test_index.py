@@ -26,8 +26,8 @@ from commonplace.index import (
     Change,
     Doc,
     Erase,
-    Found,
     Index,
+    IndexHits,
     Put,
     RemovedDoc,
     Reword,
@@ -67,7 +67,7 @@ def everything(_: Who) -> bool:
     return True
 
 
-def ask(index: Index, query: str, **more: object) -> Found:
+def ask(index: Index, query: str, **more: object) -> IndexHits:
     return index.search(query, **{"allowed": everything, **more})  # type: ignore[arg-type]
 
 
@@ -318,7 +318,7 @@ def test_a_query_that_is_too_long_is_cut_and_says_so() -> None:
     assert ask(index, "x" * 65).cut
     assert ask(index, "word0 " * 12).cut is False
     assert ask(index, "word0 the " * 12 + "word11").cut is False
-    assert ask(index, " " * 1024 + "word0") == Found([], 0, {}, 5, cut=True)
+    assert ask(index, " " * 1024 + "word0") == IndexHits([], 0, {}, 5, cut=True)
 
 
 @pytest.mark.spec("4.11")
@@ -459,7 +459,7 @@ def test_a_deleted_file_is_noticed(tmp_path: Path) -> None:
     other = Index.open(path)
     assert ids(other, "fox") == ["a"]
     path.unlink()
-    assert ask(index, "fox") == Found([], 0, {}, 0, False)
+    assert ask(index, "fox") == IndexHits([], 0, {}, 0, False)
     assert index.rebuilt
     assert index.apply(0, 1, [(1, Put(doc("b", "fox")))])
     assert ids(other, "fox") == ["b"]
@@ -491,7 +491,7 @@ def test_a_damaged_file_is_thrown_away(tmp_path: Path, damage: str) -> None:
     else:
         _overwritten(path, 4096, b"\xff" * (path.stat().st_size - 4096))
     index = Index.open(path)
-    assert ask(index, "fox") == Found([], 0, {}, 0, False)
+    assert ask(index, "fox") == IndexHits([], 0, {}, 0, False)
     assert "damaged" in index.rebuilt
     every = numbered(changes)
     assert index.apply(0, len(every), every)
@@ -502,7 +502,7 @@ def test_a_damaged_file_is_thrown_away(tmp_path: Path, damage: str) -> None:
 def test_damage_found_later_empties_the_index_and_says_so(tmp_path: Path) -> None:
     index = filled([Put(doc("a", "fox"))], tmp_path / "index.db")
     with mock.patch.object(store.File, "recent", side_effect=apsw.CorruptError("found while reading")):
-        assert ask(index, "fox") == Found([], 0, {}, 0, False)
+        assert ask(index, "fox") == IndexHits([], 0, {}, 0, False)
     assert "found while reading" in index.rebuilt
     assert index.apply(0, 1, [(1, Put(doc("a", "fox")))])
     with mock.patch.object(writing, "counted", side_effect=apsw.CorruptError("found while writing")):

@@ -47,7 +47,11 @@ def test_each_kind_of_item_is_kept_with_what_was_said_of_it(ada: Actor) -> None:
     assert ada.memory.get(str(fact.item_id)).observed_at == then
     assert ada.memory.get(str(what.item_id)).summary == "The database moved to another host."
     assert texts(ada, kind="procedure") == ["set up: Start the server, then run the migrations."]
-    assert texts(ada, tag="infra") == texts(ada, key=None, tag="db") == ["db port: Postgres listens on 5433"]
+    assert (
+        texts(ada, tags=["infra"])
+        == texts(ada, key=None, tags=["db"])
+        == ["db port: Postgres listens on 5433"]
+    )
 
 
 @pytest.mark.spec("3.3")
@@ -449,7 +453,7 @@ def test_forgetting_takes_confirmation_leaves_a_tombstone_and_can_be_undone_unti
         ada.forget(confirm="FORGET")
     with pytest.raises(NotFound):
         book.as_actor("ben").forget(ids[0], confirm="FORGET")
-    assert ada.forget(tag="doors", dry_run=True).items == tuple(ids)
+    assert ada.forget(tags=["doors"], dry_run=True).items == tuple(ids)
     assert len(ada.memory.list()) == 4
     ada.forget(ids[0], confirm="FORGET", reason="wrong")
     assert len(ada.memory.list()) == 3
@@ -464,7 +468,7 @@ def test_forgetting_takes_confirmation_leaves_a_tombstone_and_can_be_undone_unti
     ada.memory.restore(ids[0])
     assert len(ada.memory.list()) == 4
     assert ada.memory.tombstones() == []
-    assert set(ada.forget(tag="doors", erase=True, confirm="FORGET").erased) >= set(ids)
+    assert set(ada.forget(tags=["doors"], erase=True, confirm="FORGET").erased) >= set(ids)
     assert texts(ada) == ["colour: blue"]
     assert {one.id for one in ada.memory.tombstones()} == set(ids)
     assert all(one.erased for one in ada.memory.tombstones())
@@ -504,12 +508,12 @@ def test_only_what_matches_everything_that_is_said_is_forgotten(ada: Actor) -> N
     ada.remember(key="door.code", value="four", tags=["doors"], provenance=chat)
     ada.remember(key="door.colour", value="blue", tags=["doors"])
     ada.remember("The bell is broken.", tags=["bell"], provenance=chat)
-    assert ada.forget(key="door.code", tag="bell", confirm="FORGET").items == ()
-    assert ada.forget(tag="doors", provenance={"channel": "mail"}, confirm="FORGET").items == ()
+    assert ada.forget(key="door.code", tags=["bell"], confirm="FORGET").items == ()
+    assert ada.forget(tags=["doors"], provenance={"channel": "mail"}, confirm="FORGET").items == ()
     assert len(ada.memory.list()) == 3
     ada.forget(key="door.code", confirm="FORGET")
     assert texts(ada) == ["door.colour: blue", "The bell is broken."]
-    ada.forget(tag="bell", provenance={"channel": "chat"}, confirm="FORGET")
+    ada.forget(tags=["bell"], provenance={"channel": "chat"}, confirm="FORGET")
     assert texts(ada) == ["door.colour: blue"]
 
 
@@ -748,8 +752,8 @@ def test_a_rival_that_one_may_not_see_leaves_its_mark_unseen(book: Book, ada: Ac
         ({"provenance": {"source_kind": "rumour"}}, "user, operator, tool, system, import"),
         ({"provenance": {"channel": ""}}, "give a value"),
         ({"provenance": "chat"}, "source_kind, channel"),
-        ({"channel": "chat"}, "key, tag"),
-        ({"tags": ["doors"]}, "key, tag"),
+        ({"channel": "chat"}, "key, tags"),
+        ({"tag": "doors"}, "key, tags"),
     ],
 )
 def test_a_filter_that_there_is_not_is_an_error_that_names_those_there_are(

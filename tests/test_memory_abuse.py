@@ -741,7 +741,7 @@ def test_an_event_that_only_looks_like_memory_s_changes_nothing_of_memory(book: 
     kept = book.remember("The sails are of linen.", shared=True)
     assert (kept.outcome, kept.overflow) == ("stored", "")
     assert book.memory.get(before.id) == before
-    assert (book.memory.list(tag="x"), book.memory.tombstones()) == ([], [])
+    assert ([*book.memory.list(tags=["x"])], book.memory.tombstones()) == ([], [])
 
 
 @pytest.mark.spec("L5")
@@ -767,8 +767,8 @@ def test_a_flag_is_true_or_false_and_no_word_is_taken_for_true() -> None:
         ada = book.as_actor("ada")
         kept = ada.remember("The diary is in the drawer", tags=["diary"])
         for call in (
-            lambda: book.forget(tag="diary", erase="no", confirm="FORGET"),  # type: ignore[arg-type]
-            lambda: book.forget(tag="diary", dry_run="no", confirm="FORGET"),  # type: ignore[arg-type]
+            lambda: book.forget(tags=["diary"], erase="no", confirm="FORGET"),  # type: ignore[arg-type]
+            lambda: book.forget(tags=["diary"], dry_run="no", confirm="FORGET"),  # type: ignore[arg-type]
             lambda: ada.remember("A secret plum", shared="no"),  # type: ignore[arg-type]
             lambda: ada.prompt("x", ignore_memory="no"),  # type: ignore[arg-type]
             lambda: ada.search("diary", explain=1),  # type: ignore[arg-type]

@@ -111,7 +111,9 @@ def test_two_forms_of_one_name_are_one_name(one: Book) -> None:
         one.as_actor(composed).access.rights().role == one.as_actor(apart).access.rights().role == "librarian"
     )
     kept = one.as_actor(apart).remember("Tea is served at four.", tags=[apart])
-    assert [item.id for item in one.as_actor(composed).memory.list(tag=apart, agent=apart)] == [kept.item_id]
+    assert [item.id for item in one.as_actor(composed).memory.list(tags=[apart], agent=apart)] == [
+        kept.item_id
+    ]
     assert one.as_actor(composed).name == one.as_actor(apart).name == composed
     work = one.work(name="it", id=apart)
     work.add_task("do it", id=apart, assigned_to=apart)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -148,6 +149,31 @@ def test_what_was_shown_is_noted_when_nobody_writes(monkeypatch: pytest.MonkeyPa
         for one in waiting:
             one.join(30)
         assert threading.active_count() == threads, "the thread is there only while something waits"
+
+
+@pytest.mark.spec("L9")
+def test_a_writer_waits_for_what_another_thread_is_noting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else what an agent was shown and says again at that moment would be taken for new."""
+    monkeypatch.setattr("commonplace.memory.showing.IDLE", 0.05)
+    begun, may_end = threading.Event(), threading.Event()
+    record_all = Showing._record_all
+
+    def slowly(self: Showing, waiting: Any) -> None:
+        if threading.current_thread().name == Showing.THREAD:
+            begun.set()
+            assert may_end.wait(30)
+        record_all(self, waiting)
+
+    monkeypatch.setattr(Showing, "_record_all", slowly)
+    with commonplace.open(tmp_path / "team.db") as book:
+        book.remember("The harbour is closed on Sundays", shared=True)
+        ada = book.as_actor("ada")
+        assert ada.search("harbour").results
+        assert begun.wait(30)
+        threading.Timer(0.2, may_end.set).start()
+        assert ada.remember("As we know, the harbour is closed on Sundays").reason.startswith("an echo")
 
 
 @pytest.mark.spec("L9")

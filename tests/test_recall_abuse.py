@@ -243,12 +243,12 @@ def test_what_changed_between_the_reading_and_the_receipt_is_told_too(
         other.as_actor("ben").digest("", rules=rules)
         submit = book.ledger.submit
 
-        def late(command: str, request: Any, size: int = 1) -> Any:
+        def late(command: str, request: Any, *more: Any) -> Any:
             if command == "recall.receipt":
                 monkeypatch.undo()
                 other.remember(key="db.port", value=2, supersedes=old.item_id or "")
                 assert len(other.as_actor("ben").receipts.changed_facts()) == 1
-            return submit(command, request, size)
+            return submit(command, request, *more)
 
         monkeypatch.setattr(book.ledger, "submit", late)
         assert book.as_actor("ada").digest("", rules=rules).item_ids == (old.item_id,)
@@ -352,11 +352,11 @@ def test_what_is_erased_while_a_digest_is_made_is_not_written_back(
         kept = book.remember("the database password hint is HERONBLUE42", citations=["src/heronblue.py:1"])
         submit = book.ledger.submit
 
-        def late(command: str, request: Any, size: int = 1) -> Any:
+        def late(command: str, request: Any, *more: Any) -> Any:
             if command == "recall.receipt":
                 monkeypatch.undo()
                 book.erase(kept.item_id or "")
-            return submit(command, request, size)
+            return submit(command, request, *more)
 
         monkeypatch.setattr(book.ledger, "submit", late)
         digest = book.digest("database")

@@ -40,7 +40,7 @@ def explained_by_themselves() -> dict[str, Verb]:
 def test_a_verb_is_read_from_its_signature_and_docstring() -> None:
     verb = registry()["memory.list"]
     assert verb.summary.startswith("The items that match every filter, oldest first")
-    assert [one.name for one in verb.parameters][:3] == ["kind", "key", "tag"]
+    assert [one.name for one in verb.parameters][:3] == ["kind", "key", "tags"]
     parameters = {one.name: one for one in registry()["access.grant"].parameters}
     assert parameters["subject"].required
     assert parameters["tiers"].help == "maps memory tiers to none, read or read_write"

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         Fenced,
         ForkedBook,
         MissingExtra,
+        ModelFailed,
         NotABook,
         NotEnabled,
         NotFound,
@@ -54,17 +55,20 @@ if TYPE_CHECKING:
         UnknownEngine,
         UnsafePath,
     )
+    from .finding import Found
     from .ledger.encoding import Blob
     from .ledger.erase import Erasure
     from .ledger.events import Event
     from .ledger.upkeep import Rebuilt, Verification
     from .ledger.views import Capability, Kind, View
     from .participant import Actor
+    from .proof import Proof
     from .run import Run, Turn
     from .runs import RunInfo
     from .state.cells import State
     from .state.diff import Difference
     from .state.requests import Merged, Written
+    from .threads.verbs import Thread
     from .work.holding import Claim
     from .work.tasks import Task
     from .work.verbs import Work
@@ -98,15 +102,18 @@ __all__ = [
     "Fenced",
     "FilePurged",
     "ForkedBook",
+    "Found",
     "Kind",
     "Merged",
     "MissingExtra",
+    "ModelFailed",
     "NotABook",
     "NotEnabled",
     "NotFound",
     "NotTrusted",
     "OutcomeUnknown",
     "OwnedKind",
+    "Proof",
     "PurgeReport",
     "ReadOnly",
     "Rebuilt",
@@ -119,6 +126,7 @@ __all__ = [
     "Status",
     "StorageFailed",
     "Task",
+    "Thread",
     "TooLarge",
     "Turn",
     "UnknownEngine",
@@ -133,13 +141,15 @@ __all__ = [
 _HOMES = {
     "access.rights": "Rights",
     "admin": "Status",
+    "finding": "Found",
+    "proof": "Proof",
     "book": "Book open",
     "engines.contract": "Facts FilePurged PurgeReport",
     "ledger.erase": "Erasure",
     "errors": "BadInput BadMove BeforeHorizon BookClosed BookNotFound BookTooNew Busy CommonplaceError Conflict "
-    "ContractViolation Corrupt Cycle Denied EngineUnavailable Erased Fenced ForkedBook MissingExtra NotABook "
-    "NotEnabled NotFound NotTrusted OutcomeUnknown OwnedKind ReadOnly RunFailed Stale StorageFailed TooLarge "
-    "UnknownEngine UnsafePath",
+    "ContractViolation Corrupt Cycle Denied EngineUnavailable Erased Fenced ForkedBook MissingExtra "
+    "ModelFailed NotABook NotEnabled NotFound NotTrusted OutcomeUnknown OwnedKind ReadOnly RunFailed Stale "
+    "StorageFailed TooLarge UnknownEngine UnsafePath",
     "ledger.encoding": "Blob",
     "ledger.events": "Event",
     "ledger.upkeep": "Rebuilt Verification",
@@ -149,6 +159,7 @@ _HOMES = {
     "state.cells": "State",
     "state.diff": "Difference",
     "state.requests": "Merged Written",
+    "threads.verbs": "Thread",
     "ledger.views": "Capability Kind View",
     "work.holding": "Claim",
     "work.tasks": "Task",

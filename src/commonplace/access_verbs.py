@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from .access.commands import Grant, Look, Relabel, deny
-from .access.rights import Rights, check_actor, rights_of, subject_of
+from .access.rights import PERMISSIONS, Permission, Rights, check_actor, rights_of, subject_of
+from .errors import BadInput, shown
 from .event_verbs import event, events, redacted
-from .ledger.checks import check_name, check_text, without_none
+from .ledger.checks import check_each, check_name, check_text, without_none
 from .ledger.events import Event
+from .ledger.scopes import Path, parsed_read
 from .verbs import EventId, RunId, method, verb
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class Access:
         sees: Sequence[str] | None = None,
         acts: Sequence[str] | None = None,
         ceiling: str | None = None,
+        scopes: Mapping[str, str] | Sequence[str] | None = None,
         replace: bool = False,
     ) -> None:
         """Grant rights to an actor, a role ("role:qa") or everybody ("*"). Needs the right `grant`. Fields that are not
@@ -58,12 +61,17 @@ class Access:
         of others that it may see, with `*` for any ending; `acts` are rights to do something out of the ordinary;
         `ceiling` is the highest sensitivity of others' events that it may see.
 
+        `scopes` maps scopes (users/alice) to none, read or read_write, for what lies below them, too; a list means
+        read_write; `/` is what belongs to no scope. Without it an actor may read and write all of them. Among several,
+        the longest path decides.
+
         `subject` is an actor, a role (role:qa) or everybody (*). `role` is orchestrator, developer, qa, researcher,
         librarian, analyst or person. `sees` are kinds of others' events that it may see. `replace` is whether fields
         that are not named are reset.
         """
         rule = without_none(role=role, tiers=tiers, may_emit=may_emit, sees=sees, acts=acts, ceiling=ceiling)
-        request = Grant(self._session.actor, subject_of(subject), rule, replace)
+        granted = None if scopes is None else _granted(scopes)
+        request = Grant(self._session.actor, subject_of(subject), rule, replace, granted)
         self._session.submit("access.grant", request, "grant")
 
     @verb
@@ -99,3 +107,16 @@ class Access:
         return entries(redacted(self._session, events(self._session, run_id=run_id, at=at)))
 
     redacted = method(redacted)
+
+
+def _granted(scopes: Mapping[str, str] | Sequence[str]) -> tuple[tuple[Path, Permission], ...]:
+    """What may be done in which scopes. Raises BadInput."""
+    given = (
+        scopes if isinstance(scopes, Mapping) else dict.fromkeys(check_each("scopes", scopes), "read_write")
+    )
+    for permission in given.values():
+        if permission not in PERMISSIONS:
+            raise BadInput(
+                f"there is no permission {shown(permission)}: it is one of {', '.join(PERMISSIONS)}"
+            )
+    return tuple((parsed_read(scope), cast(Permission, permission)) for scope, permission in given.items())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from .access.rights import OWNER
 from .engines import locate
@@ -19,6 +20,8 @@ from .index.names import named_embedder
 from .ledger.checks import check_call, check_each, check_name, check_path, check_text
 from .ledger.clocks import clock_trouble
 from .ledger.erase import EraseRequest, Erasure
+from .ledger.matching import Spellings
+from .ledger.reader import PAGE
 from .ledger.upkeep import damaged_row, rebuild, verify
 from .memory.verbs import Memory
 from .verbs import EventId, verb
@@ -26,15 +29,14 @@ from .verbs import EventId, verb
 if TYPE_CHECKING:
     from .book import Book
     from .files.scan import FoundText
+    from .finding import Found
     from .ledger.ledger import At, Progress
     from .ledger.transfer import Imported
     from .ledger.upkeep import Rebuilt, Verification
     from .mirror.verbs import Mirrors
+    from .proof import Proof
     from .recall.index_migration import Migrated
     from .session import Session
-
-SHORTEST = 4
-"""Bytes of a text that can be looked for in raw files."""
 
 GUARDS = ("rights", "memory.settings")
 """The small views that say who may do what."""
@@ -111,20 +113,76 @@ class Admin:
     # erasing
 
     @verb
+    def find(
+        self,
+        text: str | Sequence[str] | None = None,
+        *,
+        scope: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        actor: str | None = None,
+        progress: Progress | None = None,
+    ) -> Found:
+        """Find everything about a person or topic, in every event: items, tasks, decisions, state, documents, blobs,
+        receipts and their traces, messages, names. Several filters narrow each other; a scope means what lies in it or
+        below it. The answer counts by kind of thing, lists what is derived from it, and says which names remain when it
+        is erased (`erase` takes it). Hand edits in the markdown are taken in first.
+
+        `text` is what to look for, or several spellings of it; case, Unicode form and line breaks make no difference.
+        `actor` is who recorded it."""
+        from .finding import find, find_request
+
+        request = find_request(text, scope, metadata, actor)
+        check_call("progress", progress)
+        self._session.services.outside.take_in()
+        return find(self._session, request, progress)
+
+    @verb
     def erase(
-        self, ids: EventId | Iterable[EventId], *, actor: str = OWNER, reason: str = "", dry_run: bool = False
+        self,
+        ids: EventId | Iterable[EventId] | Found,
+        *,
+        actor: str = OWNER,
+        reason: str = "",
+        dry_run: bool = False,
     ) -> Erasure:
         """Erase the content of events, and of everything derived from them by `parents`. No read returns it any more,
-        and the chain still verifies. Call `purge` to clear the raw files, too. With `dry_run` nothing is erased.
+        and the chain still verifies. Call `purge` to clear the raw files, too. With `dry_run` nothing is erased, and
+        `.counts` says how many items, tasks and so on would be.
 
-        `actor` is the one in whose name they are erased."""
+        `ids` are the ids of events, or what `find` has found. `actor` is the one in whose name they are erased."""
+        from .finding import Found, counted, thing_of
+
+        texts = ids.request.texts if isinstance(ids, Found) else ()
+        if isinstance(ids, Found):
+            ids = ids.ids
         wanted = tuple(check_name("id", id) for id in check_each("ids", ids))
-        check_text("reason", reason)
-        request = EraseRequest(wanted, actor, reason, dry_run)
+        if texts and Spellings(texts).within(check_text("reason", reason)):
+            raise BadInput("reason names what is to be erased, and a reason stays: say it without the name")
+        request = EraseRequest(wanted, actor, check_text("reason", reason), dry_run, texts)
         erasure: Erasure = self._session.write("memory.erase", request)
         if erasure.already and not dry_run:  # the files of an earlier erasure may not have been reached
             self._session.services.outside.erased(erasure.already)
-        return erasure
+        return replace(erasure, counts=counted(map(thing_of, self._kinds_of(erasure.erased))))
+
+    def _kinds_of(self, ids: Sequence[str]) -> Iterator[str]:
+        for start in range(0, len(ids), PAGE):
+            yield from (event.kind for event in self._ledger.events_by_id(ids[start : start + PAGE]))
+
+    @verb
+    def proof(self, found: Found, to: str | Path, *, progress: Progress | None = None) -> Proof:
+        """Purge, look for the same again, verify the chain, scan the raw files, and write what came of it to a private
+        JSON file that does not hold the content: what was erased, when, by whom, and what remains and why. What was
+        looked for stands in it as digests, whose key is in the answer and not in the file.
+
+        `found` is what was found before it was erased. `to` is the file to write."""
+        from .finding import Found
+        from .proof import write_proof
+
+        if not isinstance(found, Found):
+            raise BadInput(
+                f"found {shown(found)} is not what `find` has found: find it, erase it, and prove it"
+            )
+        return write_proof(self, self._session, found, check_path("to", to), check_call("progress", progress))
 
     @verb
     def purge(self) -> PurgeReport:
@@ -144,17 +202,26 @@ class Admin:
         and purged. Another process scans the files. Raises BadInput if the files are on a server's host.
 
         `texts` are the texts to look for."""
-        from .files.scan import look_for
+        from .files.scan import SHORTEST, look_for
 
         wanted = [check_text("a text", text) for text in check_each("texts", texts)]
         if any(len(text.encode()) < SHORTEST for text in wanted):
             raise BadInput(f"a text of less than {SHORTEST} bytes is found everywhere: give a longer one")
-        files = self._ledger.store.files()
-        if not files:
+        if not self._ledger.store.files():
             raise BadInput(
                 f"the raw files of this {self.facts.engine} book are not on this host, or it does not say where"
             )
-        return look_for(wanted, [*files, *self._index.files(), *self._session.services.outside.files()])
+        return look_for(wanted, self.raw_files())
+
+    def raw_files(self) -> list[Path]:
+        """The files and folders of this host that may hold what the book says: of its store, index and markdown."""
+        outside = self._session.services.outside
+        return [*self._ledger.store.files(), *self._index.files(), *outside.files()]
+
+    @property
+    def has_files_here(self) -> bool:
+        """Whether every file of the store is on this host; a book in memory has none."""
+        return self.facts.engine == "memory" or bool(self._ledger.store.files())
 
     # the index
 

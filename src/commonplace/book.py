@@ -27,6 +27,7 @@ from .ledger.clocks import clock_trouble, now_us
 from .ledger.erase import Erasure
 from .ledger.events import A_DAY
 from .ledger.ledger import LEDGER, Ledger
+from .ledger.scopes import SCOPES
 from .ledger.upkeep import Rebuilt, Verification
 from .ledger.views import Capability, Registry
 from .memory.capability import MEMORY
@@ -41,6 +42,7 @@ from .recall.verification import repository_around
 from .session import Services, Session
 from .state.capability import STATE
 from .state.redaction import as_logged, runs_affected
+from .threads.capability import THREADS
 from .verbs import namespace
 from .work.capability import WORK
 
@@ -48,13 +50,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .aio import AsyncHandle
+    from .finding import Found
     from .ledger.ledger import At, Progress
     from .recall.receipts import Receipt
     from .run import Run
     from .runs import RunInfo
     from .state.diff import Difference
 
-BUILT_IN = (LEDGER, ACCESS, STATE, DOCUMENTS, MEMORY, RECALL, WORK)
+BUILT_IN = (LEDGER, SCOPES, ACCESS, STATE, DOCUMENTS, MEMORY, RECALL, WORK, THREADS)
 """The capabilities that every book has."""
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -164,12 +167,21 @@ class Book(Participant):
         self._aio: AsyncHandle | None = None
         self._say_what_it_cannot_promise()
 
-    def as_actor(self, name: str, role: str | None = None) -> Actor:
-        """The verbs of this book under one actor's rights. A new `role` is recorded."""
+    def as_actor(
+        self,
+        name: str,
+        role: str | None = None,
+        *,
+        scope: str | None = None,
+        reads: Sequence[str] = (),
+    ) -> Actor:
+        """The verbs of this book under one actor's rights. A new `role` is recorded. With a `scope` such as
+        "users/alice", it writes to that scope and reads it, what lies below it, and the scopes in `reads`."""
         name = check_actor(name)
+        session = self._session.acting_as(name).in_scope(scope, reads)
         if role is not None:
             self.access.grant(name, role=role)
-        return Actor(self._session.acting_as(name))
+        return Actor(session)
 
     # the book itself
 
@@ -191,7 +203,7 @@ class Book(Participant):
 
     # short cuts
 
-    def erase(self, ids: str | Iterable[str], *, reason: str = "", dry_run: bool = False) -> Erasure:
+    def erase(self, ids: str | Iterable[str] | Found, *, reason: str = "", dry_run: bool = False) -> Erasure:
         """As `admin.erase`."""
         return self.admin.erase(ids, reason=reason, dry_run=dry_run)
 

@@ -29,6 +29,7 @@
     ├── EngineUnavailable    503  the store cannot be reached, or refused
     │   └── StorageFailed    507  a write or fsync failed (disk full, I/O error)
     ├── Busy                 503  the book's lock was not free in time
+    ├── ModelFailed          502  a model did not answer, or not with what it was asked for
     ├── RunFailed            500  a workflow's run came to its end without success
     └── OutcomeUnknown       504  the write may or may not have landed: look the ids up
 
@@ -259,6 +260,13 @@ class StorageFailed(EngineUnavailable):
 class Busy(CommonplaceError, TimeoutError):
     code = "busy"
     status = 503
+
+
+class ModelFailed(CommonplaceError):
+    """A model that was given did not answer, or not with what it was asked for. Nothing was kept."""
+
+    code = "model_failed"
+    status = 502
 
 
 class RunFailed(CommonplaceError):

@@ -11,6 +11,7 @@ from .errors import BadInput, NotFound, TooLarge, shown
 from .ledger.checks import check_each, check_name, check_position, check_seconds
 from .ledger.encoding import blobs_of
 from .ledger.events import MAX_BATCH, MAX_BATCH_BYTES, Draft, Event, draft, draft_from
+from .ledger.scopes import SCOPE
 from .memory.requests import RECEIPT
 from .state.redaction import as_logged
 from .verbs import EventId, RunId
@@ -88,11 +89,16 @@ def _own(session: Session, fields: Mapping[str, Any], batch: Collection[object] 
         "actor": session.actor if actor is None else actor,
         "run_id": session.run if run is None else run,
     }
-    if session.is_owner:
+    labels = fields.get("labels")
+    if isinstance(labels, Mapping) and SCOPE in labels:
+        raise BadInput(
+            "the label scope is the book's own: act in a session of that scope, as_actor(…, scope=…)"
+        )
+    if session.sees_all:
         return own
-    if own["actor"] != session.actor:
-        deny(session, "record as", str(actor), "only the owner records in the name of others")
-    labels, parents, payload = fields.get("labels"), fields.get("parents"), fields.get("payload")
+    if not session.is_owner and own["actor"] != session.actor:
+        deny(session, "record as", check_name("actor", actor), "only the owner records in the name of others")
+    parents, payload = fields.get("parents"), fields.get("payload")
     if isinstance(labels, Mapping) and labels.get("trust") == "high" and not session.rights().may("relabel"):
         deny(
             session,
@@ -145,7 +151,7 @@ def events(
     """The events that this actor may see, in order: those after the position `after`, up to `at` (by default the
     moment of the call). In a turn, those of its run.
 
-    `actor` is the one who did them."""
+    `after` is the position after which to begin. `actor` is the one who did them."""
     chosen, upto = _filters(session, run_id, kinds, actor), session.ledger.position(at)
     found = session.ledger.events(check_position("after", after), upto, *chosen)
     return session.visible(found, None if at is None else upto)
@@ -175,7 +181,7 @@ def watch(
     the stored events after the position `after`; None: only new ones. Blocks while there is nothing new. Ends when the
     book is closed, or after `timeout` seconds without a new event.
 
-    `actor` is the one who did them."""
+    `after` is the position after which to begin. `actor` is the one who did them."""
     chosen = _filters(session, run_id, kinds, actor)
     reached = session.ledger.head if after is None else check_position("after", after)
     news = session.ledger.tail(reached, check_seconds("timeout", timeout), *chosen)

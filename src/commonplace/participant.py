@@ -20,6 +20,7 @@ from .recall.search import search
 from .receipts import Receipts
 from .runs import Runs, run
 from .session import Session
+from .threads.verbs import Threads, thread
 from .verbs import method, namespace
 from .work.opening import Works, work
 
@@ -45,6 +46,7 @@ class Participant:
     forget = method(forget)
     run = method(run)
     work = method(work)
+    thread = method(thread)
     inbox = method(inbox)
 
     memory = namespace(Memory)
@@ -52,6 +54,7 @@ class Participant:
     receipts = namespace(Receipts)
     runs = namespace(Runs)
     works = namespace(Works)
+    threads = namespace(Threads)
     access = namespace(Access)
 
 
@@ -79,8 +82,13 @@ class Actor(Participant):
         return f"<Actor {self.name!r}>"
 
 
-def acting(owner: Participant, actor: str, run_id: str | None = None) -> Participant:
-    """An actor of the book of `owner`, or the owner itself; with a run, an agent in its turn."""
+def acting(
+    owner: Participant, actor: str, run_id: str | None = None, scope: str | None = None
+) -> Participant:
+    """An actor of the book of `owner`, or the owner itself; with a run, an agent in its turn; with a scope, bound to
+    it."""
     if run_id is not None:
         return owner.run(run_id=run_id, create=False).agent(actor)
-    return owner if actor == OWNER else Actor(owner._session.acting_as(check_actor(actor)))
+    if actor == OWNER:
+        return owner if scope is None else Actor(owner._session.in_scope(scope))
+    return Actor(owner._session.acting_as(check_actor(actor)).in_scope(scope))

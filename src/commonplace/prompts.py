@@ -60,6 +60,7 @@ def prompt(
     work: object = None,
     receipt: bool = True,
     at: At = None,
+    scope: str | None = None,
 ) -> Prompt:
     """The task and all that this actor should know for it, as text for a model: what is pinned and what the team
     keeps in MEMORY.md, a digest of what is remembered about the task, what has just happened in the run, and what
@@ -70,6 +71,7 @@ def prompt(
     stable and tells nothing for good.
 
     `task` is what the agent is to do, in words. `work` is the id of a work whose state goes in."""
+    session = session.narrowed(scope)
     chosen = _check_parts(parts)
     for name, most in (("max_chars", max_chars), ("max_tokens", max_tokens)):
         if most is not None:
@@ -128,7 +130,7 @@ class _PromptMaker:
         if "task" in self._parts:
             draft.add("task", f"## Task\n{self._task}")
         if session.run is not None and "inputs" in self._parts:
-            state = visible_state(session.ledger, session.run, session.actor, draft.at)
+            state = visible_state(session, session.run, session.actor, draft.at)
             most = draft.most_that_fits("inputs", lambda size: inputs(session.actor, state, size), MOST)
             text = inputs(session.actor, state, most)
             if draft.over(inputs=text) and text:

@@ -13,6 +13,7 @@ from .access.rights import OWNER, rights_of
 from .errors import BadInput, Erased, NotFound
 from .ledger.checks import check_call, check_name
 from .ledger.events import Event
+from .ledger.scopes import scope_of
 from .memory.reading import item_at
 from .memory.requests import RECEIPT
 from .memory.visibility import may_be_told
@@ -45,7 +46,8 @@ class Receipts:
         event = self._session.ledger.event(check_name("a receipt", id))
         actor, upto = self._session.actor, None if at is None else self._session.ledger.position(at)
         exists = event is not None and event.kind == RECEIPT and (upto is None or event.position <= upto)
-        if event is None or not exists or actor not in (OWNER, event.actor):
+        readable = event is not None and self._session.rights().in_scope(scope_of(event))
+        if event is None or not exists or not readable or actor not in (OWNER, event.actor):
             raise NotFound(f"there is no receipt {id!r} for {actor!r}: see the digest's receipt_id")
         self._session.check_memory_is_on()
         reader = self._session.speaking_for(event.actor)
@@ -69,8 +71,10 @@ class Receipts:
         run = self._session.run if run_id is None else check_name("run_id", run_id)
         actor = None if self._session.is_owner else self._session.actor
         upto = None if at is None else self._session.ledger.position(at)
-        receipts = []
+        receipts, rights = [], self._session.rights()
         for event in self._session.ledger.events(0, upto, run_id=run, kinds=(RECEIPT,), actor=actor):
+            if not rights.in_scope(scope_of(event)):
+                continue
             with suppress(Erased):  # it was erased itself, and not only something in it
                 receipts.append(self.get(event.id, at))
         return receipts
@@ -94,7 +98,7 @@ class Receipts:
         check_call("matters", matters)
         receipts = self.list(run)
         with self._session.snapshot() as now:
-            if not receipts and now.get("runs", run) is None:
+            if not receipts and (now.get("runs", run) is None or self._session.bound is not None):
                 raise NotFound(f"there is no run {run!r} in this book")
         return bisected(run, receipts, self._derived, item, matters)
 

@@ -1,7 +1,7 @@
 """Every verb of a book by its path: what the commands of the shell and the tools for models are made from.
 
 The verbs of a participant and of its namespaces have paths such as `remember` and `memory.list`. A handle (a work, a
-task, a claim, a run, a turn) is a session and ids, so its verbs take those ids as their first parameters:
+task, a claim, a run, a turn, a thread) is a session and ids, so its verbs take those ids as their first parameters:
 `work.add_task` takes `work`, `claim.complete` takes `task` and `token`. A verb of a work that begins with the id of
 something in it, such as `work.review`, finds the work by that id, so `work` may be left out.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import NotFound
 from .run import Run, Turn
+from .threads.verbs import Thread
 from .verbs import Parameter, RunId, TaskId, Verb, WorkId, parts_within, verb_of, verbs_of
 from .work.handles import TaskHandle
 from .work.holding import Claim
@@ -48,12 +49,18 @@ def open_turn(me: Participant, run_id: RunId, agent: str) -> Turn:
     return me.runs.get(run_id).agent(agent)
 
 
+def open_thread(me: Participant, thread: str, scope: str | None = None) -> Thread:
+    """A conversation. `thread` is the name of the conversation; `scope` is the scope that it is in."""
+    return me.thread(thread, scope=scope)
+
+
 HANDLES: dict[str, tuple[type, Callable[..., Any]]] = {
     "work": (Work, open_work),
     "task": (TaskHandle, open_task),
     "claim": (Claim, open_claim),
     "run": (Run, open_run),
     "turn": (Turn, open_turn),
+    "thread": (Thread, open_thread),
 }
 """The class of each handle, and the function that opens one by its ids."""
 

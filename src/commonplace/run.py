@@ -80,7 +80,7 @@ class Run:
 
         Under the cqrs model the present comes from a projection that may lag; `.as_of` says how far it is.
         """
-        return visible_state(self._ledger, self.id, self.viewer, at)
+        return visible_state(self._session, self.id, self.viewer, at)
 
     @verb
     def catch_up(self) -> int:
@@ -90,7 +90,7 @@ class Run:
     @property
     def status(self) -> str:
         """running, completed, failed or cancelled."""
-        with self._ledger.snapshot() as snapshot:
+        with self._session.snapshot() as snapshot:
             return totals_of(snapshot, self.id).status
 
     @property
@@ -105,19 +105,20 @@ class Run:
 
     @property
     def _opened(self) -> OpenedRun:
-        with self._ledger.snapshot() as snapshot:
+        with self._session.snapshot() as snapshot:
             return opened_run(snapshot, self.id)
 
     @verb
     def steps(self) -> dict[str, dict[str, Any]]:
         """How far each node of the workflow's graph has come. An agent sees no results; under the strategy `isolated`
         it sees only its own node."""
-        with self._ledger.snapshot() as snapshot:
+        with self._session.snapshot() as snapshot:
             opened = opened_run(snapshot, self.id)
             steps = steps_of(snapshot, self.id, opened.fork)
+            takes = takes_part(snapshot, opened, self.viewer)
         if self.viewer == OWNER:
             return steps
-        nodes = steps if takes_part(opened, self.viewer) and sees_others(opened.policy) else {self.viewer}
+        nodes = steps if takes and sees_others(opened.policy) else {self.viewer}
         return {node: {**steps[node], "reason": "", "result": {}} for node in nodes if node in steps}
 
     def redacted(self, value: Any) -> Any:
@@ -125,7 +126,7 @@ class Run:
         find out secrets by guessing."""
         if self.viewer != OWNER:
             raise Denied("only the owner can have things redacted: what actors read already is")
-        with self._ledger.snapshot() as snapshot:
+        with self._session.snapshot() as snapshot:
             return redactor_of(snapshot, self.id)(value)
 
     # writing
@@ -167,7 +168,7 @@ class Run:
         """A new run that begins as this one was at `at`. The cost does not depend on the size of the state.
 
         `new_id` is an id for the new run."""
-        with self._ledger.snapshot(at) as snapshot:
+        with self._session.snapshot(at) as snapshot:
             position = snapshot.position
         id = new_event_id() if new_id is None else check_name("new_id", new_id)
         self._submit("state.open", Open(id, self.viewer, fork=Fork(self.id, position)))
@@ -233,7 +234,7 @@ class Run:
         """Answers where the state was written, and as of which position."""
         persistence = self._persistence or Persistence()
         folder = Folder((self._folder or Path()).resolve())
-        with self._ledger.snapshot() as snapshot:
+        with self._session.snapshot() as snapshot:
             as_of = snapshot.position
             hide = redactor_of(snapshot, self.id, self.viewer)
             state = hide(dict(state_in(snapshot, self.id, self.viewer)))
@@ -301,7 +302,7 @@ class Turn(Actor):
     @property
     def state(self) -> State:
         """What this agent may see of the run's state, now."""
-        return visible_state(self._session.ledger, self.own_run.id, self.agent)
+        return visible_state(self._session, self.own_run.id, self.agent)
 
     @verb
     def write(

@@ -71,6 +71,8 @@ def run(
     run_id: str | None = None,
     initial: Mapping[str, Any] | None = None,
     create: bool = True,
+    *,
+    scope: str | None = None,
 ) -> Run:
     """Begin a run, or continue the one with this `run_id`. With `create=False` raises NotFound if there is none.
 
@@ -82,6 +84,7 @@ def run(
     """
     from .run import Run
 
+    session = session.in_scope(scope)
     only_looks = session.refusal and run_id is not None and workflow is None and initial is None
     if not create or only_looks:
         return existing_run(session, "" if run_id is None else run_id)
@@ -97,15 +100,15 @@ def run(
         start = Start() if plan is None else plan.start
         try:
             session.write("state.open", Open(id, session.actor, policy, start, values, named))
-            if plan is not None and session.is_owner:
+            if plan is not None and session.is_owner and not session.scope:
                 _configure_memory(session, plan)
             opened._begun()
             return opened
         except Conflict:
             if not _has_state(session, id):
                 raise
-    _check_same_run(session, id, None if plan is None else (plan.name, policy), values)
-    return opened
+    known = _check_same_run(session, id, None if plan is None else (plan.name, policy), values)
+    return Run(session.within(known.scope), id, *place)
 
 
 class Runs:
@@ -115,12 +118,12 @@ class Runs:
         self._session = session
 
     @verb
-    def list(self, at: At = None) -> RunInfos:
+    def list(self, at: At = None, *, scope: str | None = None) -> RunInfos:
         """The runs that this actor may know of, in the order in which they were first seen."""
-        session = self._session
+        session = self._session.narrowed(scope)
         with session.snapshot(at) as snapshot:
             first = {str(key[0]): int(position) for key, position in snapshot.scan("runs")}
-            if not session.is_owner:
+            if not session.sees_all:
                 with session.visibility.judging(None if at is None else snapshot.position) as judge:
                     visible = judge.visible_runs(first)
                 first = {id: position for id, position in first.items() if id in visible}
@@ -223,15 +226,15 @@ def existing_run(session: Session, run_id: str) -> Run:
     """A run that is there and that this actor takes part in. Raises NotFound."""
     from .run import Run
 
-    _opened(session, run_id)
-    return Run(session, run_id)
+    return Run(session.within(_opened(session, run_id).scope), run_id)
 
 
 def _opened(session: Session, run_id: str) -> OpenedRun:
     run_id = check_name("run_id", run_id)
     with session.snapshot() as snapshot:
         opened = find_run(snapshot, run_id)
-    if opened is None or not takes_part(opened, session.actor):
+        takes = opened is not None and takes_part(snapshot, opened, session.actor)
+    if opened is None or not takes:
         if not session.is_owner:  # in both cases, so that not even the book's length tells which it was
             record_denial(session.acting_as(session.actor, run_id), "run", run_id)
         raise NotFound(no_run(run_id))
@@ -240,7 +243,7 @@ def _opened(session: Session, run_id: str) -> OpenedRun:
 
 def _check_same_run(
     session: Session, id: str, plan: tuple[str, Policy] | None, values: Mapping[str, Any]
-) -> None:
+) -> OpenedRun:
     """Check that a run that is there is the one that was meant. Raises Conflict; NotFound for an actor that takes no
     part in it."""
     opened = _opened(session, id)
@@ -253,6 +256,7 @@ def _check_same_run(
         raise Conflict(f"the run {id!r} is there already: leave initial out to take part in it")
     if values:
         _check_same_start(session, id, values)
+    return opened
 
 
 def _configure_memory(session: Session, plan: Workflow) -> None:

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 from .access.commands import deny, record_denial
-from .access.rights import OWNER, TIERS, Rights, rights_of
+from .access.rights import OWNER, TIERS, Rights, rights_of, scope_permission
 from .errors import NotEnabled
+from .ledger.checks import check_each
 from .ledger.events import Event
-from .memory.requests import Remember
+from .ledger.scopes import NOWHERE, Bound, Path, lies_in, parsed, parsed_read, path_of, written
+from .memory.requests import Remember, RememberMany
 from .memory.settings import Settings, settings_of
 from .memory.viewer import Viewer
 from .recall.changed_facts import after_write
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 WRITES = {
     "documents.log": "working", "documents.write": "working", "documents.gate": "working",
     "documents.archive": "working",
-    "memory.remember": "long_term", "memory.resolve": "long_term", "memory.patch": "long_term",
+    "memory.remember": "long_term", "memory.remember_many": "long_term",
+    "memory.resolve": "long_term", "memory.patch": "long_term",
     "memory.mark": "long_term", "memory.forget": "long_term", "memory.summarize": "long_term",
     "memory.core": "long_term",
 }  # fmt: skip
@@ -54,8 +57,8 @@ class Services:
         fact_watch: FactWatch,
         showing: Showing,
         *,
-        beside: Path | None = None,
-        repository: Path | None = None,
+        beside: FilePath | None = None,
+        repository: FilePath | None = None,
         count_tokens: Callable[[str], int] | None = None,
     ) -> None:
         self.index = index
@@ -74,9 +77,14 @@ class Services:
         """Counts the tokens of a text; None: they are estimated."""
 
 
+BOOK_WIDE = frozenset({"access.grant", "memory.configure", "memory.keeper"})
+"""Commands about the whole book: a session that is bound to a scope may not give them."""
+
+
 class Session:
     """One actor of one open book. `run` is the run whose turn it takes, if it does; `refusal` says why it may only
-    read, if it may, and `looker` is the actor that looks through its eyes."""
+    read, if it may, `looker` is the actor that looks through its eyes, and `bound` is the part of the book that it
+    writes to and reads, if that is not all of it."""
 
     def __init__(
         self,
@@ -87,6 +95,7 @@ class Session:
         *,
         refusal: str = "",
         looker: str | None = None,
+        bound: Bound | None = None,
     ) -> None:
         self.ledger = ledger
         self.services = services
@@ -94,15 +103,18 @@ class Session:
         self.run = run
         self.refusal = refusal
         self.looker = looker
+        self.bound = bound
 
     def acting_as(self, actor: str, run: str | None = None) -> Session:
         """The same book for another actor, or for this one within a run."""
-        return Session(self.ledger, self.services, actor, run, refusal=self.refusal, looker=self.looker)
+        return Session(
+            self.ledger, self.services, actor, run, refusal=self.refusal, looker=self.looker, bound=self.bound
+        )
 
     def seen_by(self, looker: str, actor: str) -> Session:
         """The book through another actor's eyes, to read and not to write."""
         refusal = f"{looker!r} is looking through the eyes of {actor!r} and may not act as it"
-        return Session(self.ledger, self.services, actor, refusal=refusal, looker=looker)
+        return Session(self.ledger, self.services, actor, refusal=refusal, looker=looker, bound=self.bound)
 
     def speaking_for(self, agent: str) -> Session:
         """The owner speaks for any agent; everybody else for itself."""
@@ -112,6 +124,80 @@ class Session:
     def is_owner(self) -> bool:
         return self.actor == OWNER
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether nothing in the book is hidden from it."""
+        return self.is_owner and self.bound is None
+
+    # scopes
+
+    @property
+    def scope(self) -> Path:
+        """The scope that it writes to; the root is the empty path."""
+        return () if self.bound is None else self.bound.scope
+
+    def in_scope(self, scope: str | None, reads: Iterable[str] = ()) -> Session:
+        """The same session, writing to a scope at or below its own, and reading that and what it reads besides. Raises
+        Denied for any other scope."""
+        more = tuple(parsed_read(path) for path in check_each("reads", reads))
+        if scope is None and not more:
+            return self
+        path = self.scope if scope is None else parsed(scope)
+        if not lies_in(path, self.scope):
+            deny(self, "act in", written(path), self._outside(path, "acts in"))
+        for extra in more:
+            self._check_reads(extra)
+        return self._bound_to(Bound(path, (path, *self._also_reads, *more)))
+
+    def narrowed(self, scope: str | None) -> Session:
+        """The same session, reading one scope of those that it reads, and what lies below it. Raises Denied for any
+        other scope."""
+        if scope is None:
+            return self
+        path = parsed_read(scope)
+        self._check_reads(path)
+        return self._bound_to(Bound(self.scope, (path,)))
+
+    def within(self, key: str) -> Session:
+        """The session for something that belongs to the scope with this key. What lies in a scope that is only read
+        can only be read."""
+        with self.snapshot() as now:
+            path = () if not key else path_of(now, key)
+        if path is None or path == self.scope:
+            return self
+        if lies_in(path, self.scope):
+            return self._bound_to(Bound(path, (path, *self._also_reads)))
+        session = self._bound_to(Bound(path, (path,)))
+        session.refusal = self.refusal or self._outside(path, "writes to")
+        return session
+
+    def alone_in(self, key: str) -> Session:
+        """The session for the scope with this key alone, without those below it."""
+        with self.snapshot() as now:
+            path = path_of(now, key)
+        path = (NOWHERE,) if path is None else path
+        return self._bound_to(Bound(path, (path,), below=False))
+
+    @property
+    def _also_reads(self) -> tuple[Path, ...]:
+        """The scopes that it reads besides its own."""
+        return () if self.bound is None else tuple(path for path in self.bound.reads if path != self.scope)
+
+    def _bound_to(self, bound: Bound) -> Session:
+        return Session(
+            self.ledger, self.services, self.actor, self.run, refusal=self.refusal, looker=self.looker, bound=bound
+        )  # fmt: skip
+
+    def _check_reads(self, path: Path) -> None:
+        allowed = ((),) if self.bound is None else self.bound.reads
+        if not any(lies_in(path, above) for above in allowed):
+            deny(self, "read", written(path), self._outside(path, "reads"))
+
+    def _outside(self, path: Path, does: str) -> str:
+        reads = (self.scope,) if self.bound is None or does != "reads" else self.bound.reads
+        own = " and ".join(map(written, reads))
+        return f"{self.actor!r} is bound to a scope and {does} {own}, not {written(path)}"
+
     # writing
 
     def submit(self, command: str, request: Any, act: str) -> Any:
@@ -120,17 +206,41 @@ class Session:
         self.check_may_act(act)
         if command.startswith(("memory.", "documents.")):
             self.check_enabled("memory.write", WRITES.get(command, ""))
-        if isinstance(request, Remember) and request.content["kind"] == "episode":
+        kept = request.requests if isinstance(request, RememberMany) else (request,)
+        if any(isinstance(each, Remember) and each.content["kind"] == "episode" for each in kept):
             self.check_enabled("memory.write", "episodic")
+        if self.scope and command in BOOK_WIDE:
+            why = f"it is about the whole book, and {self.actor!r} is bound to {written(self.scope)}"
+            deny(self, act, written(self.scope), why)
         return self.write(command, request)
 
     def write(self, command: str, request: Any, size: int = 1) -> Any:
         """Run a command. What was shown and is not noted yet is noted first; afterwards, `after_write` follows up."""
+        self._check_writes()
         self.services.showing.note()
-        answer = self.ledger.submit(command, request, size)
+        answer = self.ledger.submit(command, request, size, self.bound)
         if command.startswith("memory."):
             after_write(self, command, answer)
         return answer
+
+    def _check_writes(self) -> None:
+        """Raises Denied, and records it, if its actor was granted scopes, and not this one to write to."""
+        if self.is_owner:
+            return
+        with self.snapshot() as now:
+            permission = scope_permission(now, self.actor, self.scope)
+        if permission != "read_write":
+            scope = written(self.scope) or "the root"
+            mend = (
+                f"book.access.grant({self.actor!r}, scopes={{{written(self.scope) or '…'!r}: 'read_write'}})"
+            )
+            may = "only read" if permission == "read" else "neither read nor write"
+            deny(
+                self,
+                "write to",
+                scope,
+                f"{self.actor!r} may {may} {scope}: the owner can change that with {mend}",
+            )
 
     def check_may_act(self, act: str) -> None:
         """Raises Denied, and records it, if this session only reads."""
@@ -140,7 +250,7 @@ class Session:
     # what it may read
 
     def snapshot(self, at: At = None) -> AbstractContextManager[Snapshot]:
-        return self.ledger.snapshot(at)
+        return self.ledger.snapshot(at, self.bound)
 
     def rights(self, at: At = None) -> Rights:
         """What this actor may do and see, as of `at`."""
@@ -222,16 +332,17 @@ class Session:
 
     @property
     def visibility(self) -> EventVisibility:
-        return EventVisibility(self.actor, self.ledger.snapshot, self.run)
+        return EventVisibility(self.actor, self.snapshot, self.run)
 
     def visible(self, events: Iterable[Event], upto: int | None = None) -> Iterator[Event]:
-        """Those of these events that this actor may see, without secrets; the owner sees all, as they are."""
-        return (
-            iter(events) if self.is_owner else self.visibility.events(events, upto, self.ledger.events_by_id)
-        )
+        """Those of these events that this actor may see, without secrets; the owner sees all of its scope, as they
+        are."""
+        if self.sees_all:
+            return iter(events)
+        return self.visibility.events(events, upto, self.ledger.events_by_id)
 
     def was_shown(self, ids: Sequence[str]) -> None:
         """Note what an agent was shown, so that it does not come back as new evidence. The next write records it; a
         book that may only be read has none."""
         if ids and not self.is_owner and not self.refusal and not self.ledger.store.facts.read_only:
-            self.services.showing.add(self.actor, self.run, ids)
+            self.services.showing.add(self.actor, self.run, self.bound, ids)

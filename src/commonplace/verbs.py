@@ -134,8 +134,7 @@ NOTHING: Any = Described.empty
 
 COMMON = {
     "affects": "the ids of tasks that it affects",
-    "after": "the position after which to begin",
-    "agent": "which agent; by default the actor itself",
+    "agent": "which agent",
     "at": "as of a position or a time; by default now",
     "by": "the agent for whom the owner speaks",
     "category": "user, feedback, project or reference",
@@ -151,6 +150,7 @@ COMMON = {
     "kinds": "only events of these kinds",
     "lease": "for how many seconds it is held",
     "limit": "how many at most",
+    "metadata": "fields of your own that it has, such as plan=pro",
     "max_chars": "how many characters at most",
     "max_tokens": "how many tokens at most",
     "learnings": "what was learned",
@@ -163,11 +163,13 @@ COMMON = {
     "query": "what to look for",
     "rationale": "why",
     "reason": "why",
+    "scope": "the scope to act in, such as users/alice; by default the actor's own",
     "sensitivity": "public, private or sensitive",
     "session_id": "the session that it belongs to",
     "stable": "the name of a series: the text begins as the last one of this name did",
     "summary": "what came of it",
-    "tag": "only what has this tag",
+    "since": "only what was recorded then or later",
+    "tags": "tags that it has",
     "timeout": "after how many seconds without news to stop",
     "turn": "the turn within the run",
 }

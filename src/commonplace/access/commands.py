@@ -12,8 +12,9 @@ from ..ledger.events import Draft, Event, draft, read_header
 from ..ledger.keys import Key
 from ..ledger.labels import FLOWING, flow, lowers
 from ..ledger.overlay import Overlay
+from ..ledger.scopes import SCOPES, Path, decide_name, lies_in, name_of, path_of
 from ..ledger.views import Capability, Kind, View
-from .rights import ACTS, OWNER, checked_rule, rights_of, rule_in
+from .rights import ACTS, OWNER, SCOPED, Permission, checked_rule, rights_of, rule_in, scope_permission
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -32,6 +33,7 @@ class Grant(msgspec.Struct, frozen=True):
     subject: str
     rule: dict[str, Any]
     replace: bool = False
+    scopes: tuple[tuple[Path, Permission], ...] | None = None
 
 
 class Relabel(msgspec.Struct, frozen=True):
@@ -87,6 +89,10 @@ def decide_grant(overlay: Overlay, request: Grant) -> Denied | Event | None:
     if refused:
         return refused
     fields = msgspec.to_builtins(checked_rule(request.rule))
+    if request.scopes is not None:
+        keys = overlay.run(SCOPES.name, decide_name, tuple(path for path, _ in request.scopes))
+        permissions = (permission for _, permission in request.scopes)
+        fields["scopes"] = dict(zip(keys, permissions, strict=True))
     # Stored rules hold lists, so a tuple would never equal what is known.
     rule = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
     rule_before = overlay.get("rights", request.subject) or {}
@@ -165,6 +171,21 @@ def need_tier(overlay: Overlay, actor: str, tier: str, write: bool, run: str | N
     return refuse(overlay, Denial(actor, f"memory.{'write' if write else 'read'}", tier, run), message)
 
 
+def need_scope(overlay: Overlay, actor: str, scope: str) -> Denied | None:
+    """The refusal, already recorded, if a session may not change what belongs to the scope with this key: it writes to
+    its own scope and to those below it, as far as its actor was granted them."""
+    own = () if overlay.bound is None else overlay.bound.scope
+    path = path_of(overlay, scope)
+    if path is None:
+        if not own:
+            return None
+    elif lies_in(path, own) and scope_permission(overlay, actor, path) == "read_write":
+        return None
+    name = name_of(overlay, scope) or "the root"
+    message = f"{actor!r} may read {name} here, and not write to it: act in a session of that scope"
+    return refuse(overlay, Denial(actor, "write to", name), message)
+
+
 def check_emits(overlay: Overlay, drafts: list[Draft]) -> Denied | None:
     """The refusal, already recorded, if an actor may not record one of these kinds."""
     limited = overlay.get("rights", *LIMITED)
@@ -186,12 +207,13 @@ def check_emits(overlay: Overlay, drafts: list[Draft]) -> Denied | None:
 
 
 def _rights_touched(event: Event) -> list[Key]:
+    rule, marks = event.payload["rule"], {"may_emit": LIMITED, "scopes": SCOPED}
     subject: Key = (event.payload["subject"],)
-    return [subject] if event.payload["rule"].get("may_emit") is None else [subject, LIMITED]
+    return [subject, *(mark for field, mark in marks.items() if rule.get(field) is not None)]
 
 
 def _fold_rights(key: Key, before: Any, event: Event) -> Any:
-    if key == LIMITED:
+    if key in (LIMITED, SCOPED):
         return True
     rule_before = {} if event.payload["replace"] else before or {}
     return {**rule_before, **event.payload["rule"]}
@@ -202,7 +224,7 @@ def _fold_labels(key: Key, before: Any, event: Event) -> Any:
 
 
 def _all_of_it(payload: dict[str, Any]) -> dict[str, Any]:
-    """A rule holds no content, and must not end because its event was erased."""
+    """A rule holds names of actors, kinds and tiers, and must not end because its event was erased."""
     return payload
 
 

@@ -2,9 +2,9 @@
 
 Rights are events, so they can be read as of any position like everything else. A rule is about a *subject*:
 everybody (`*`), a role (`role:qa`) or one actor (`actor:ada`); the more particular rule wins, field by field.
-`rights_of` puts the three together, and takes off what the workflow of a run does not leave. `may_see_of` is the one
-place that decides by author, kind, labels, ceiling and tier what an actor may see; `labels_allow` asks it about an
-event.
+`rights_of` puts the three together, and takes off what the workflow of a run does not leave and what lies outside the
+scopes that the session reads. `may_see_of` is the one place that decides by scope, author, kind, labels, ceiling and
+tier what an actor may see; `labels_allow` asks it about an event.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..ledger.encoding import encode_payload
 from ..ledger.events import Event
 from ..ledger.labels import SENSITIVITY, Labels, strictness
 from ..ledger.reader import ViewReader
+from ..ledger.scopes import ROOT, SCOPE, Path, keys_in, lies_in, path_of
 from ..ledger.views import typed
 
 Permission = Literal["none", "read", "read_write"]
@@ -39,6 +40,12 @@ MEMORY = "memory."
 
 WORKING = ("task.", "work.")
 """How the kinds of works and their tasks begin."""
+
+THREAD = "thread."
+"""How the kinds of conversations begin."""
+
+SCOPED = ("", "scopes")
+"""The row of rights that says that somebody was once granted scopes. Without it there is nothing to check."""
 
 WORKING_KINDS = frozenset(
     {"memory.logged", "memory.noted", "memory.gated", "memory.archived", "memory.result"}
@@ -100,6 +107,8 @@ class AccessRule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     sees: tuple[str, ...] | None = None
     acts: tuple[str, ...] | None = None
     ceiling: Sensitivity | None = None
+    scopes: dict[str, Permission] | None = None
+    """What it may do in which scopes, by their keys, and in those below them; of two, the lower one holds."""
 
 
 class Rights(msgspec.Struct, frozen=True):
@@ -114,10 +123,21 @@ class Rights(msgspec.Struct, frozen=True):
     ceiling: Sensitivity = "private"
     run_may_emit: tuple[str, ...] | None = None
     """What the workflow of the run it acts in lets it record, on top of `may_emit`."""
+    scopes: frozenset[str] | None = None
+    """The keys of the scopes that it reads; None: all of them."""
 
     @property
     def owner(self) -> bool:
         return self.actor == OWNER
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether nothing in the book is hidden from it."""
+        return self.actor == OWNER and self.scopes is None
+
+    def in_scope(self, scope: str) -> bool:
+        """Whether it reads the scope with this key. It is asked first, also about what is its own."""
+        return self.scopes is None or scope in self.scopes
 
     def may(self, act: str) -> bool:
         return self.owner or act in self.acts
@@ -136,12 +156,11 @@ class Rights(msgspec.Struct, frozen=True):
 
 def rights_of(views: ViewReader, actor: str, run: str | None = None) -> Rights:
     """The rights of an actor, as of the position of the views. In a run, its workflow's files may leave it less, never
-    more."""
+    more; so does the scope that the reader of the views is bound to."""
     if actor == OWNER:
-        return Rights(OWNER)
+        return Rights(OWNER, scopes=views.readable)
     own = _rule(views, f"actor:{actor}")
-    role = _rule(views, f"role:{own.role}") if own.role else AccessRule()
-    rules = [_rule(views, EVERYBODY), role, own]
+    rules = [_rule(views, EVERYBODY), _rule_of_role(views, own), own]
     in_run = rule_in(views, run, actor) or AccessRule()
     brought = ROLES.get(own.role or "", frozenset())
 
@@ -162,7 +181,53 @@ def rights_of(views: ViewReader, actor: str, run: str | None = None) -> Rights:
         sees=last("sees", ()),
         acts=frozenset(last("acts", brought)),
         ceiling=last("ceiling", "private"),
+        scopes=_readable(views, last("scopes", None)),
     )
+
+
+def _rule_of_role(views: ViewReader, own: AccessRule) -> AccessRule:
+    return _rule(views, f"role:{own.role}") if own.role else AccessRule()
+
+
+def _readable(views: ViewReader, granted: dict[str, Permission] | None) -> frozenset[str] | None:
+    """The scopes that a session reads, of those that its actor was granted."""
+    if granted is None:
+        return views.readable
+    reads = set[str]()
+    for path, permission in _by_depth(views, granted):
+        if permission == "none":
+            reads -= keys_in(views, path)
+        else:
+            reads |= keys_in(views, path)
+    return frozenset(reads if views.readable is None else reads & views.readable)
+
+
+def _by_depth(views: ViewReader, granted: dict[str, Permission]) -> list[tuple[Path, Permission]]:
+    """The scopes that an actor was granted, those further up first; without those whose names were erased."""
+    paths = ((path_of(views, key) if key else ROOT, permission) for key, permission in granted.items())
+    return sorted(((path, permission) for path, permission in paths if path), key=lambda pair: len(pair[0]))
+
+
+def scope_permission(views: ViewReader, actor: str, path: Path) -> Permission:
+    """What an actor may do in a scope, as far as grants say: everything, unless some scopes were granted to it."""
+    if actor == OWNER or views.get("rights", *SCOPED) is None:
+        return "read_write"
+    own = _rule(views, f"actor:{actor}")
+    rules = (own, _rule_of_role(views, own), _rule(views, EVERYBODY))
+    granted = next((rule.scopes for rule in rules if rule.scopes is not None), None)
+    if granted is None:
+        return "read_write"
+    above = [permission for scope, permission in _by_depth(views, granted) if lies_in(path or ROOT, scope)]
+    return above[-1] if above else "none"
+
+
+def reads_scope(views: ViewReader, actor: str, scope: str) -> bool:
+    """Whether the reader of the views reads the scope with this key, as an actor that was granted it."""
+    if views.readable is not None and scope not in views.readable:
+        return False
+    if actor == OWNER or views.get("rights", *SCOPED) is None:
+        return True
+    return rights_of(views, actor).in_scope(scope)
 
 
 def rule_in(views: ViewReader, run: str | None, actor: str) -> AccessRule | None:
@@ -216,7 +281,10 @@ def labels_allow(rights: Rights, event: Event, labels: Labels) -> bool:
 
 
 def may_see_of(rights: Rights, author: str, kind: str, labels: Labels) -> bool:
-    """The same for whatever has an author, a kind and labels: an event, or an item of memory."""
+    """The same for whatever has an author, a kind and labels: an event, or an item of memory. Visible is what lies in a
+    scope that is read, and is one's own, shared or of a public kind, within the ceiling and an open tier."""
+    if not rights.in_scope(labels.get(SCOPE, "")):
+        return False
     if rights.owner:
         return True
     if kind.startswith(MEMORY) and rights.tier(tier_of_kind(kind)) == "none":
@@ -241,9 +309,9 @@ def tier_of_kind(kind: str) -> str:
 
 
 def _shared(kind: str, labels: Labels) -> bool:
-    """Memory, and what is told of works and tasks, is its author's own unless it is the team's, or says that it is
-    public."""
-    return kind.startswith((MEMORY, *WORKING)) and (
+    """Memory, and what is told of works, tasks, scopes and conversations, is its author's own unless it is the team's,
+    or says that it is public."""
+    return kind.startswith((MEMORY, *WORKING, "scope.", THREAD)) and (
         labels.get("audience") == "team" or labels.get("sensitivity") == "public"
     )
 

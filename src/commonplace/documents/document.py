@@ -27,6 +27,7 @@ from ..ledger.events import Event
 from ..ledger.keys import Key
 from ..ledger.printing import Readable
 from ..ledger.reader import ViewReader
+from ..ledger.scopes import SCOPE, scope_of
 
 WRITTEN, GATED, LOGGED, ARCHIVED = "memory.noted", "memory.gated", "memory.logged", "memory.archived"
 
@@ -53,6 +54,8 @@ class DocumentEntry(Readable, msgspec.Struct, frozen=True):
     written_us: int = 0
     sensitivity: str = "private"
     secrets: tuple[str, ...] = ()
+    scope: str = ""
+    """The scope that it belongs to, by its key."""
 
     @property
     def written_at(self) -> datetime:
@@ -168,26 +171,27 @@ WHOLE = 0
 
 
 def touched(event: Event) -> list[Key]:
-    payload = event.payload
+    payload, scope = event.payload, scope_of(event)
     if event.kind == LOGGED:
-        return [(log_path(day_of(event.created_us)), event.position)]
+        return [(scope, log_path(day_of(event.created_us)), event.position)]
     path, act = payload["path"], payload.get("act", "append")
-    entry: list[Key] = [] if act in ("clear", "gone") else [(path, event.position)]
-    return [(path, WHOLE), *entry] if act in ("set", "clear") else entry
+    entry: list[Key] = [] if act in ("clear", "gone") else [(scope, path, event.position)]
+    return [(scope, path, WHOLE), *entry] if act in ("set", "clear") else entry
 
 
 def fold(key: Key, _before: Any, event: Event) -> Any:
     payload = event.payload
-    if key[1] == WHOLE:
+    if key[2] == WHOLE:
         return {"since": event.position + (payload["act"] == "clear")}
     text = json.dumps(payload["event"], ensure_ascii=False) if event.kind == GATED else payload["text"]
     row = {"id": event.id, "by": event.actor, "text": text, "written_us": event.created_us}
     row |= {name: payload[name] for name in ("section", "about", "secrets") if name in payload}
-    return row | {"run": event.run_id, "sensitivity": event.labels.get("sensitivity", "private")}
+    row |= {"run": event.run_id, "sensitivity": event.labels.get("sensitivity", "private")}
+    return row | ({SCOPE: event.labels[SCOPE]} if SCOPE in event.labels else {})
 
 
 def archive_touched(event: Event) -> list[Key]:
-    return [(event.payload["what"], name) for name in event.payload["names"]]
+    return [(scope_of(event), event.payload["what"], name) for name in event.payload["names"]]
 
 
 def fold_archive(_key: Key, _before: Any, event: Event) -> Any:
@@ -197,17 +201,19 @@ def fold_archive(_key: Key, _before: Any, event: Event) -> Any:
 # reading
 
 
-def entries(views: ViewReader, path: str) -> list[DocumentEntry]:
-    """The entries of a document that count, in order, with the sensitivity that they have by now."""
-    return _counting(views.scan("documents.entries", path), lambda id: views.get("labels", id) or {})
+def entries(views: ViewReader, path: str, scope: str | None = None) -> list[DocumentEntry]:
+    """The entries of a document that count, in order, with the sensitivity that they have by now. Each scope has its
+    own documents: by default, that of the reader."""
+    rows = views.scan("documents.entries", views.scope if scope is None else scope, path)
+    return _counting(rows, lambda id: views.get("labels", id) or {})
 
 
 def all_entries(views: ViewReader, below: str = "") -> dict[str, list[DocumentEntry]]:
     """The documents whose path begins with `below` and that have entries, in the order of their paths."""
     changed = {key[0]: labels for key, labels in views.scan("labels")}
     rows: dict[str, list[tuple[Key, Any]]] = {}
-    for key, row in views.between("documents.entries", (), below, below + _LAST):
-        rows.setdefault(str(key[0]), []).append((key, row))
+    for key, row in views.between("documents.entries", (views.scope,), below, below + _LAST):
+        rows.setdefault(str(key[1]), []).append((key, row))
     found = {path: _counting(of_path, lambda id: changed.get(id, {})) for path, of_path in rows.items()}
     return {path: listed for path, listed in found.items() if listed}
 
@@ -217,11 +223,11 @@ def _counting(
 ) -> list[DocumentEntry]:
     since, counting = 0, list[DocumentEntry]()
     for key, row in rows:
-        if key[1] == WHOLE:  # the first row of a document
+        if key[2] == WHOLE:  # the first row of a document
             since = row["since"]
-        elif int(key[1]) >= since:
+        elif int(key[2]) >= since:
             level = labels(row["id"]).get("sensitivity", row["sensitivity"])
-            plain = {**row, "position": key[1], "sensitivity": level}
+            plain = {**row, "position": key[2], "sensitivity": level}
             counting.append(msgspec.convert(plain, DocumentEntry))
     return counting
 
@@ -234,13 +240,14 @@ def paths(views: ViewReader, below: str = "") -> list[str]:
 
 def days(views: ViewReader) -> list[str]:
     """The days that something was logged on, in order."""
-    logs = dict.fromkeys(str(key[0]) for key, _ in views.between("documents.entries", (), LOGS, LOGS + _LAST))
+    rows = views.between("documents.entries", (views.scope,), LOGS, LOGS + _LAST)
+    logs = dict.fromkeys(str(key[1]) for key, _ in rows)
     return [path.removeprefix(LOGS).removesuffix(".md") for path in logs]
 
 
 def archived_us(views: ViewReader, what: str, name: str) -> int | None:
     """When a day or task was put into the archive; None if it is not there."""
-    row = views.get("documents.archive", what, name)
+    row = views.get("documents.archive", views.scope, what, name)
     return None if row is None else int(row["at_us"])
 
 

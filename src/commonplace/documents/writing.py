@@ -219,9 +219,9 @@ DOCUMENTS = Capability(
     "documents",
     kinds=(
         Kind(LOGGED),
-        Kind(WRITTEN, residue=_without_content),
+        Kind(WRITTEN, residue=_without_content, names=("path",)),
         Kind(GATED),
-        Kind(ARCHIVED, residue=lambda payload: payload),
+        Kind(ARCHIVED, residue=lambda payload: {**payload, "why": ""}, names=("names",)),
     ),
     commands={
         "documents.log": decide_log,

@@ -20,6 +20,8 @@ import msgspec
 from ..errors import StorageFailed
 
 CHUNK = 8 * 1024 * 1024
+SHORTEST = 4
+"""Bytes of a text that can be looked for: a shorter one is found everywhere."""
 
 
 class FoundText(msgspec.Struct, frozen=True):
@@ -55,7 +57,7 @@ def forms(text: str) -> list[bytes]:
     ):  # the bytes before it decide how base64 cuts it up; its ends mix with its neighbours
         encoded = base64.b64encode(bytes(shift) + raw)
         encodings.append(encoded[4:-4] if shift else encoded[:-4])
-    return [form for form in dict.fromkeys(encodings) if len(form) >= 4]
+    return [form for form in dict.fromkeys(encodings) if len(form) >= SHORTEST]
 
 
 def _files(paths: Iterable[str]) -> Iterator[Path]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .documents import Change, Doc, Erase, Put, RemovedDoc, Reword, Who
     from .embedders import embedder_of
-    from .search import Found, Hit, How, Index
+    from .search import Hit, How, Index, IndexHits
     from .store import not_ours, other_database
     from .vectors import Embedder, static_words
 
@@ -17,10 +17,10 @@ __all__ = [
     "Doc",
     "Embedder",
     "Erase",
-    "Found",
     "Hit",
     "How",
     "Index",
+    "IndexHits",
     "Put",
     "RemovedDoc",
     "Reword",
@@ -33,7 +33,7 @@ __all__ = [
 
 _HOMES = {
     "embedders": "embedder_of",
-    "search": "Found Hit How Index",
+    "search": "IndexHits Hit How Index",
     "documents": "Change Doc Erase Put RemovedDoc Reword Who",
     "store": "not_ours other_database",
     "vectors": "Embedder static_words",

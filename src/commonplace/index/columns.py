@@ -8,7 +8,8 @@ of a byte a document and 16 more where there are conversations.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 import apsw
 import msgspec
@@ -32,7 +33,12 @@ VIEWS = 4
 AT_ONCE = 1 << 14
 ID = 80
 """About what the name of a document takes in memory."""
-DOCS = "SELECT num, id, since, coalesce(until, ?), class - 1, length, time_us, session, flags FROM docs WHERE num >= ?"
+SCOPES = "SELECT num, name FROM scopes WHERE num >= ? ORDER BY num"
+DOCS = """
+SELECT num, id, since, coalesce(until, ?), class - 1, length, time_us, session, flags, scope, speaker FROM docs
+WHERE num >= ?
+"""
+SPEAKERS = "SELECT num, name FROM speakers WHERE num > ? ORDER BY num"
 ENDS = "SELECT num, until FROM docs WHERE until > ?"
 CLASSES = "SELECT who, tier FROM classes WHERE num > ? ORDER BY num"
 
@@ -40,6 +46,13 @@ _read_who = msgspec.json.Decoder(Who).decode
 
 Entries = tuple[NDArray[np.int32], NDArray[np.uint8]]
 """The documents that have a word, in order, and how often they have it."""
+
+
+class SeenDocs(NamedTuple):
+    """What somebody may see: which kinds of documents, and of which scopes; None: of all."""
+
+    kinds: tuple[bool, ...]
+    scopes: frozenset[str] | None
 
 
 class Columns:
@@ -51,15 +64,19 @@ class Columns:
         self.ids: list[str] = []
         self.classes: list[tuple[Who, str]] = []
         """Who may see them, and their tier: what each `kind` stands for."""
+        self.scopes: dict[str, int] = {"": 0}
+        """The number that each scope has among the documents."""
+        self.speakers: dict[int, str] = {}
+        """The names of those who speak in conversations, if they are not the authors, by their numbers."""
         self.vocabulary = Vocabulary()
         self._position = 0
-        self._fields = np.zeros((7, 1024), np.int64)
+        self._fields = np.zeros((9, 1024), np.int64)
         self._merged = 0
         self._buffer: dict[int, list[int]] = {}
         self._lists: dict[int, Entries] = {}
         self._lists_take = 0
         self._vectors = IndexRows(FEW)
-        self._views: dict[tuple[int, tuple[bool, ...]], IndexView] = {}
+        self._views: dict[tuple[int, SeenDocs], IndexView] = {}
         self._in_order = (-1, np.zeros(0, np.int64))
 
     def follow(self, file: File, head: IndexHead) -> None:
@@ -68,6 +85,8 @@ class Columns:
             return
         self._views = {}
         self.classes += [(_read_who(who), tier) for who, tier in file.rows(CLASSES, (len(self.classes),))]
+        self.scopes |= {name: num for num, name in file.rows(SCOPES, (len(self.scopes),))}
+        self.speakers |= dict(file.rows(SPEAKERS, (max(self.speakers, default=0),)))
         for num, until in file.rows(ENDS, (self._position,)):
             if num < self.size:
                 self._fields[1, num] = until
@@ -122,14 +141,29 @@ class Columns:
         return self._fields[6, : self.size]
 
     @property
+    def scope(self) -> Ints:
+        return self._fields[7, : self.size]
+
+    @property
+    def speaker(self) -> Ints:
+        return self._fields[8, : self.size]
+
+    def spoken_by(self, names: Collection[str], docs: Ints | None = None) -> NDArray[np.bool_]:
+        """Which of all documents, or of these, somebody with one of these names says."""
+        kind, speaker = (self.kind, self.speaker) if docs is None else (self.kind[docs], self.speaker[docs])
+        nums = [num for num, name in self.speakers.items() if name in names]
+        authors = among((who.author in names for who, _ in self.classes), kind)
+        return np.where(speaker > 0, np.isin(speaker, nums), authors)
+
+    @property
     def memory(self) -> int:
         """How many bytes all this takes, about."""
         views = sum(view.memory for view in self._views.values())
         held = self._fields.nbytes + len(self.ids) * ID + self._in_order[1].nbytes + self._lists_take + views
         return held + self._vectors.memory + self.vocabulary.memory
 
-    def view(self, file: File, as_of: int, may: tuple[bool, ...]) -> IndexView:
-        """What somebody may see as of then who may see these kinds now; the last few are remembered."""
+    def view(self, file: File, as_of: int, may: SeenDocs) -> IndexView:
+        """What somebody may see as of then; the last few are remembered."""
         key = (as_of, may)
         found = self._views.pop(key, None) or IndexView(self, self._visible(file, as_of, may))
         self._views[key] = found
@@ -137,20 +171,29 @@ class Columns:
             del self._views[next(iter(self._views))]
         return found
 
-    def ended(self, as_of: int, may: tuple[bool, ...]) -> NDArray[np.bool_]:
-        """The versions that have ended by then, of those who may see these kinds now."""
-        mask = among(may, self.kind)
+    def ended(self, as_of: int, may: SeenDocs) -> NDArray[np.bool_]:
+        """The versions that have ended by then, of what somebody may see."""
+        mask = self._of(may)
         mask &= self.since < self.until  # none that was erased
         mask &= self.until <= as_of
         return mask
 
-    def _visible(self, file: File, as_of: int, may: tuple[bool, ...]) -> NDArray[np.bool_]:
-        visible = among(may, self.kind)
+    def _of(self, may: SeenDocs) -> NDArray[np.bool_]:
+        """The documents of the kinds and scopes that somebody may see."""
+        visible = among(may.kinds, self.kind)
+        if may.scopes is not None:
+            inside = np.zeros(max(self.scopes.values()) + 1, np.bool_)
+            inside[[self.scopes[scope] for scope in may.scopes if scope in self.scopes]] = True
+            visible &= inside[self.scope]
+        return visible
+
+    def _visible(self, file: File, as_of: int, may: SeenDocs) -> NDArray[np.bool_]:
+        visible = self._of(may)
         visible &= self.since <= as_of
         visible &= self.until > as_of
         if as_of < self._position:
             for num, last in file.last_versions(as_of, self._position):
-                visible[num] &= may[self.kind[last]]
+                visible[num] &= may.kinds[self.kind[last]]
         return visible
 
     def conversations(self) -> Ints:

@@ -29,18 +29,25 @@ class Doc(msgspec.Struct, frozen=True):
     run: str = ""
     session: str = ""
     """The conversation that it is a part of, if it is: then what was said before and after it counts, too."""
+    scope: str = ""
+    """The key of the scope that it belongs to; "" for the root. It never changes."""
+    speaker: str | None = None
+    """Who speaks in a conversation, if that is not the author; "" if nobody has a name."""
 
 
 class Put(msgspec.Struct, frozen=True):
-    """From here on this is the document with its id; an earlier version of it ends here."""
+    """From here on this is the document with its id; an earlier version of it ends here. After an Erase, versions that
+    hold from an earlier position on are given again with that position in `since`."""
 
     doc: Doc
+    since: int | None = None
 
 
 class RemovedDoc(msgspec.Struct, frozen=True):
-    """From here on there is no document with this id. Earlier on there still is."""
+    """From here on there is no document with this id. Earlier on there still is. `since` is as of a Put."""
 
     id: str
+    since: int | None = None
 
 
 class Erase(msgspec.Struct, frozen=True):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
 from urllib.error import HTTPError
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import NotEnabled, shown
+from ..web import post
 from .vectors import Vectors, readable, rounded
 
 KEY = "COMMONPLACE_EMBEDDER_KEY"
@@ -29,7 +28,6 @@ class Endpoint:
     def __init__(self, model: str, url: str) -> None:
         self.name = f"openai {model} at {url}"
         self._model, self._url = model, f"{url.rstrip('/')}/embeddings"
-        self._open = build_opener(_StayHere()).open
 
     def embed(self, texts: Sequence[str], asking: bool = False) -> Vectors:
         sent = [readable(text).strip() or "-" for text in texts]  # an empty text is refused
@@ -38,13 +36,9 @@ class Endpoint:
 
     def _ask(self, texts: list[str]) -> NDArray[np.float64]:
         body = {"model": self._model, "input": texts, "encoding_format": "float"}
-        headers = {"Content-Type": "application/json"}
-        if os.environ.get(KEY):
-            headers["Authorization"] = f"Bearer {os.environ[KEY]}"
-        request = Request(self._url, json.dumps(body).encode(), headers)  # noqa: S310 - settings allow http(s) alone
         try:
-            with self._open(request, timeout=TIMEOUT) as answer:
-                return _embeddings(answer.read(LARGEST), len(texts))
+            answer = post(self._url, body, key=os.environ.get(KEY), timeout=TIMEOUT, largest=LARGEST)
+            return _embeddings(answer, len(texts))
         except HTTPError as error:
             told = shown(error.read(200).decode("utf-8", "replace"))
             todo = (
@@ -59,13 +53,6 @@ class Endpoint:
             raise NotEnabled(
                 f"{self._url} answered with something else than embeddings: check URL and model"
             ) from error
-
-
-class _StayHere(HTTPRedirectHandler):
-    """An answer that sends one elsewhere is an error: key and texts are for the server that was named."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
 
 
 def _embeddings(answer: bytes, wanted: int) -> NDArray[np.float64]:

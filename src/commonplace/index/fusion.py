@@ -29,7 +29,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import among
 from .hints import ASKS, TELLS_TIME, asks_when, dates, nearness
 from .rows import IndexRows, nearest
 from .score import K1, UNIT, B, Floats, Ints, Mask, rarity, scores
@@ -174,9 +173,7 @@ class Signals:
         }
         named = [name for name in self._view.speakers if names(name) and names(name) <= names(self._query)]
         if len(named) == 1:
-            theirs = among(
-                (who.author == named[0] for who, _ in self._columns.classes), self._columns.kind[docs]
-            )
+            theirs = self._columns.spoken_by(named, docs)
             told["spk"] = np.where(session == 0, 0.0, np.where(theirs, 1.0, -1.0))
         return told
 

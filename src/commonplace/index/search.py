@@ -12,7 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from ..errors import NotEnabled, StorageFailed
-from .columns import Columns, among
+from .columns import Columns, SeenDocs, among
 from .documents import Change, Who
 from .fusion import (
     BY_PARTS,
@@ -66,7 +66,7 @@ class Hit(msgspec.Struct, frozen=True):
     """What each signal of a hybrid search gave."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class IndexHits(msgspec.Struct, frozen=True):
     """The best hits and how many there are in `total`; in a semantic search among very many, about how many.
     `corrected` says which words were taken for typing errors, and for which; `cut` that the query was longer than a
     query may be; `as_of` the position that the answer holds for: when it is lower than expected, the index has to be
@@ -191,44 +191,53 @@ class Index:
         until_us: int | None = None,
         authors: Collection[str] | None = None,
         chosen: Callable[[Who], bool] | None = None,
+        talk: str | None = None,
+        scopes: frozenset[str] | None = None,
+        ids: Collection[str] | None = None,
         listing: bool = False,
         how: How = "keyword",
         vectors: bool = True,
         limit: int = 10,
         ended: bool = False,
-    ) -> Found:
+    ) -> IndexHits:
         """What answers a query best, among the documents that the reader may see as of `at` (None: now), and in
         their last version still may.
 
-        `allowed` is asked once for each different Who. Tiers, authors, `chosen` and times (`since_us` included,
-        `until_us` not) choose among the hits and leave their scores as they are. Any query is good; an empty
-        one finds nothing, or with `listing` all there is, the newest first. `how` is by its words, by what it
-        is about (semantic), or by all there is to go by (hybrid), which can do without `vectors`. With `ended`, only
-        versions that have ended by then are found, of documents that have others since, too.
+        `allowed` is asked once for each different Who; of the scopes, only those in `scopes` are read. Tiers, authors,
+        `chosen`, `ids`, times (`since_us` included, `until_us` not) and `talk`, the name that the wanted conversations
+        begin with, choose among the hits and leave their scores as they are. Any query is good; an empty one finds
+        nothing, or with `listing` all there is, the newest first. `how` is by its words, by what it is about
+        (semantic), or by all there is to go by (hybrid), which can do without `vectors`. With `ended`, only versions
+        that have ended by then are found, of documents that have others since, too.
         """
         parsed = parse(query)
 
-        def look() -> Found:
+        def look() -> IndexHits:
             columns, position = self._follow()
             as_of = position if at is None else min(at, position)
             sees = {who: bool(allowed(who)) for who in dict.fromkeys(who for who, _ in columns.classes)}
-            may = tuple(sees[who] for who, _ in columns.classes)
+            may = SeenDocs(tuple(sees[who] for who, _ in columns.classes), scopes)
             wanted = [
-                (tiers is None or tier in tiers)
-                and (authors is None or who.author in authors)
-                and (chosen is None or chosen(who))
+                (tiers is None or tier in tiers) and (chosen is None or chosen(who))
                 for who, tier in columns.classes
             ]
             view = columns.view(self._file, as_of, may)
             kept = columns.ended(as_of, may) if ended else view.visible
             if not all(wanted):
                 kept = kept & among(wanted, columns.kind)
+            if authors is not None:
+                by_author = among((who.author in authors for who, _ in columns.classes), columns.kind)
+                kept = kept & (by_author | columns.spoken_by(authors))
+            if ids is not None:
+                kept = kept & np.fromiter((id in ids for id in columns.ids), np.bool_, columns.size)
+            if talk is not None:
+                kept = kept & np.isin(columns.session, self._file.sessions(talk))
             if since_us is not None:
                 kept = kept & (columns.time_us >= since_us)
             if until_us is not None:
                 kept = kept & (columns.time_us < until_us)
-            if ended and not kept.any():
-                return Found([], 0, {}, as_of, parsed.cut)
+            if not kept.any():
+                return IndexHits([], 0, {}, as_of, parsed.cut)
             search = _Search(self._file, view, self._file.embedder if vectors else None)
             if listing:
                 return search.listed(kept, limit, as_of)
@@ -303,7 +312,7 @@ class _Search:
         self._view = view
         self._columns = view.columns
 
-    def keyword(self, parsed: ParsedQuery, kept: Mask, limit: int, as_of: int) -> Found:
+    def keyword(self, parsed: ParsedQuery, kept: Mask, limit: int, as_of: int) -> IndexHits:
         """What has the words of the query, the phrases in it whole."""
         corrected: dict[str, str] = {}
         matches = [self._matches(term, corrected) for term in parsed.terms]
@@ -316,21 +325,21 @@ class _Search:
             gained[docs[~has]] = 0
         docs = docs[gained[docs] > 0]
         ranked = best(docs, scores(gained[docs], most), self._columns.ids, limit) if most else []
-        return Found(self._hits(ranked, matches, most), len(docs), corrected, as_of, parsed.cut)
+        return IndexHits(self._hits(ranked, matches, most), len(docs), corrected, as_of, parsed.cut)
 
-    def semantic(self, query: str, kept: Mask, limit: int, as_of: int) -> Found:
+    def semantic(self, query: str, kept: Mask, limit: int, as_of: int) -> IndexHits:
         """What is about the same as the query, the nearest first. Of very many documents, `total` is an estimate."""
         alike = self._alike(self._wanted(self._unnamed(query[:MAX_QUERY]))[0])
         if alike is None:
-            return Found([], 0, {}, as_of, len(query) > MAX_QUERY)
+            return IndexHits([], 0, {}, as_of, len(query) > MAX_QUERY)
         docs = alike.nearest(kept, limit)
         near = alike.of(docs)
         docs, near = docs[near > 0], near[near > 0]
         ranked = best(docs, near * MILLION // SCALE**2, self._columns.ids, limit)
         hits = self._hits([(doc, min(score, MILLION)) for doc, score in ranked], [], 1)
-        return Found(hits, max(len(docs), alike.count(kept)), {}, as_of, len(query) > MAX_QUERY)
+        return IndexHits(hits, max(len(docs), alike.count(kept)), {}, as_of, len(query) > MAX_QUERY)
 
-    def hybrid(self, parsed: ParsedQuery, kept: Mask, limit: int, as_of: int) -> Found:
+    def hybrid(self, parsed: ParsedQuery, kept: Mask, limit: int, as_of: int) -> IndexHits:
         """What answers by all signals together: see `fusion`."""
         corrected: dict[str, str] = {}
         matches = [self._matches(term, corrected) for term in parsed.terms]
@@ -357,7 +366,7 @@ class _Search:
         gave = [tuple((name, round(float(gain[at]), 3)) for name, gain in gains.items()) for at in places]
         hits = [replace(hit, signals=those) for hit, those in zip(hits, gave, strict=True)]
         total = len(fits) + int(np.count_nonzero(~np.isin(picked, fits, assume_unique=True)))
-        return Found(hits, total, corrected, as_of, parsed.cut)
+        return IndexHits(hits, total, corrected, as_of, parsed.cut)
 
     def _signals(
         self, signals: Signals, docs: Ints, alike: Alike | None, tokens: Tokens | None, about: str
@@ -437,11 +446,11 @@ class _Search:
     def _alike(self, wanted: Vectors | None) -> Alike | None:
         return None if wanted is None else Alike(self._columns.vectors(self._file, wanted.shape[1]), wanted)
 
-    def listed(self, kept: Mask, limit: int, as_of: int) -> Found:
+    def listed(self, kept: Mask, limit: int, as_of: int) -> IndexHits:
         """All documents that are kept, the newest first."""
         docs = np.flatnonzero(kept).tolist()
         newest = sorted(docs, key=lambda doc: (-int(self._columns.time_us[doc]), self._columns.ids[doc]))
-        return Found(self._hits([(doc, 0) for doc in newest[:limit]], [], 1), len(docs), {}, as_of, False)
+        return IndexHits(self._hits([(doc, 0) for doc in newest[:limit]], [], 1), len(docs), {}, as_of, False)
 
     def _matches(self, term: Term, corrected: dict[str, str]) -> _Matches:
         if term.prefix:
@@ -524,7 +533,7 @@ class _Search:
                     tier=tier,
                     source=source,
                     time_us=int(self._columns.time_us[doc]),
-                    author=who.author,
+                    author=self._columns.speakers.get(int(self._columns.speaker[doc])) or who.author,
                     kind=who.kind,
                     run=run,
                     position=int(self._columns.since[doc]),

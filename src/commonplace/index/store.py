@@ -293,6 +293,10 @@ class File:
     def words_of_stem(self, stem: str) -> Words:
         return self.rows(tables.WORDS_OF_STEM, (stem,))
 
+    def sessions(self, prefix: str) -> list[int]:
+        """The numbers of the conversations whose names begin like this."""
+        return [num for (num,) in self.rows(tables.SESSIONS, (prefix, prefix + tables.LAST_LETTER))]
+
     def words_from(self, prefix: str) -> Words:
         return self.rows(tables.WORDS_FROM, (prefix, prefix + tables.LAST_LETTER))
 

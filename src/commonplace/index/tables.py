@@ -8,7 +8,7 @@ import apsw
 import numpy as np
 from numpy.typing import NDArray
 
-LAYOUT = 4
+LAYOUT = 6
 BLOCK = 1 << 14
 """How many numbers of documents a list of entries spans."""
 BUFFER = 1 << 16
@@ -31,9 +31,12 @@ CREATE TABLE classes (
 CREATE TABLE docs (
     num INTEGER PRIMARY KEY, id TEXT NOT NULL, since INTEGER NOT NULL, until INTEGER,
     class INTEGER NOT NULL, length INTEGER NOT NULL, time_us INTEGER NOT NULL, session INTEGER NOT NULL,
-    flags INTEGER NOT NULL
+    flags INTEGER NOT NULL, scope INTEGER NOT NULL, speaker INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE sessions (num INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE scopes (num INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE speakers (num INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+CREATE INDEX docs_by_speaker ON docs (speaker) WHERE speaker > 0;
 CREATE TABLE vectors (num INTEGER PRIMARY KEY, vector BLOB NOT NULL) STRICT;
 CREATE TABLE tokens (num INTEGER PRIMARY KEY, vectors BLOB NOT NULL) STRICT;
 CREATE TABLE word_vectors (num INTEGER PRIMARY KEY, vector BLOB NOT NULL) STRICT;
@@ -57,9 +60,16 @@ SET_HEAD = "UPDATE head SET position = ?, hash = ?, next = ?, merged = ?, waitin
 CLASS = "SELECT num FROM classes WHERE who = ? AND tier = ?"
 ADD_CLASS = "INSERT INTO classes (who, tier) VALUES (?, ?) RETURNING num"
 END = "UPDATE docs SET until = ? WHERE id = ? AND until IS NULL"
-ADD_DOC = "INSERT INTO docs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+ADD_DOC = "INSERT INTO docs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 SESSION = "SELECT num FROM sessions WHERE name = ?"
+SESSIONS = "SELECT num FROM sessions WHERE name >= ? AND name < ?"
 ADD_SESSION = "INSERT INTO sessions (name) VALUES (?) RETURNING num"
+SCOPE = "SELECT num FROM scopes WHERE name = ?"
+ADD_SCOPE = "INSERT INTO scopes (name) VALUES (?) RETURNING num"
+SPEAKER = "SELECT num FROM speakers WHERE name = ?"
+ADD_SPEAKER = "INSERT INTO speakers (name) VALUES (?) RETURNING num"
+SPEAKER_OF = "SELECT speaker FROM docs WHERE num = ?"
+DROP_SPEAKER = "DELETE FROM speakers WHERE num = ?1 AND NOT EXISTS (SELECT 1 FROM docs WHERE speaker = ?1)"
 ADD_VECTOR = "INSERT INTO vectors VALUES (?, ?)"
 ADD_TOKENS = "INSERT INTO tokens VALUES (?, ?)"
 ADD_WORD_VECTOR = "INSERT INTO word_vectors VALUES (?, ?)"

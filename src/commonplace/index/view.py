@@ -50,8 +50,10 @@ class IndexView:
         """Who says something in conversations."""
         if self.talks is None:
             return []
-        speaking = np.unique(self.columns.kind[self.talks.order]).tolist()
-        return sorted({self.columns.classes[kind][0].author for kind in speaking})
+        columns, order = self.columns, self.talks.order
+        speakers = {columns.speakers[num] for num in np.unique(columns.speaker[order]).tolist() if num}
+        authors = np.unique(columns.kind[order[columns.speaker[order] == 0]]).tolist()
+        return sorted((speakers | {columns.classes[kind][0].author for kind in authors}) - {""})
 
     @cached_property
     def names(self) -> frozenset[str]:

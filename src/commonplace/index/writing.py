@@ -36,11 +36,12 @@ class Writing:
 
     def change(self, position: int, change: Change) -> None:
         match change:
-            case Put(doc):
-                self._do(tables.END, (position, doc.id))
-                self._add(position, doc)
-            case RemovedDoc(id):
-                self._do(tables.END, (position, id))
+            case Put(doc, since):
+                begins = position if since is None else since
+                self._do(tables.END, (begins, doc.id))
+                self._add(begins, doc)
+            case RemovedDoc(id, since):
+                self._do(tables.END, (position if since is None else since, id))
             case Erase(ids):
                 nums = [
                     row[0] for id in dict.fromkeys(ids) for row in self._file.rows(tables.VERSIONS, (id,))
@@ -76,7 +77,10 @@ class Writing:
         entries = np.empty(len(counts), tables.WAITING)
         entries["word"] = self._numbers(counts)
         entries["count"] = [min(count, tables.MOST) for count in counts.values()]
-        row = (num, doc.id, since, until, kind, length, doc.time_us, self._session(doc), flags(doc.text))
+        session = self._number(doc.session or None, tables.SESSION, tables.ADD_SESSION)
+        scope = self._number(doc.scope or None, tables.SCOPE, tables.ADD_SCOPE)
+        speaker = self._number(doc.speaker, tables.SPEAKER, tables.ADD_SPEAKER)
+        row = (num, doc.id, since, until, kind, length, doc.time_us, session, flags(doc.text), scope, speaker)
         self._do(tables.ADD_DOC, row)
         for statement, vectors in zip((tables.ADD_VECTOR, tables.ADD_TOKENS), made, strict=True):
             if vectors:
@@ -110,11 +114,12 @@ class Writing:
             self._file.connection.executemany(tables.ADD_WORD_VECTOR, rows)
         new.clear()
 
-    def _session(self, doc: Doc) -> int:
-        if not doc.session:
+    def _number(self, name: str | None, find: str, add: str) -> int:
+        """The number of a conversation, scope or speaker; 0 for none."""
+        if name is None:
             return 0
-        found = self._do(tables.SESSION, (doc.session,)).get
-        return int(self._do(tables.ADD_SESSION, (doc.session,)).get if found is None else found)
+        found = self._do(find, (name,)).get
+        return int(self._do(add, (name,)).get if found is None else found)
 
     def _class(self, doc: Doc) -> int:
         key = (msgspec.json.encode(doc.who).decode(), doc.tier)
@@ -172,8 +177,10 @@ class Writing:
 
     def _drop(self, num: int) -> None:
         """Remove all of a document but its entries in the postings."""
+        speaker = self._do(tables.SPEAKER_OF, (num,)).get
         for table in ("vectors", "tokens", "texts", "docs"):
             self._do(f"DELETE FROM {table} WHERE num = ?", (num,))  # noqa: S608 - one of these four
+        self._do(tables.DROP_SPEAKER, (speaker,))
         self._erasures += 1
 
     def _enter(self, word: int, num: int, count: int) -> None:

@@ -8,11 +8,13 @@ happens alike when the erasure is decided here and when it arrives with a copy o
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from ..engines.contract import Record
 from ..errors import BadInput, NotFound
 from .events import ERASED, Event, draft, erased_by, unseal
 from .keys import Key, pack
+from .matching import Spellings
 from .overlay import Overlay
 from .reader import PAGE
 from .views import View, read_row, write_row
@@ -23,11 +25,13 @@ MAX_NAMED = 2_000
 
 class Erasure(msgspec.Struct, frozen=True):
     """What an erase did, or with `dry_run` would do. `erased` lists the events asked for and all that was
-    derived from them (events that name them as parents, and so on down); `already` were gone before."""
+    derived from them (events that name them as parents, and so on down); `already` were gone before. `counts` says how
+    many of them were items, tasks, decisions and so on."""
 
     erased: tuple[str, ...]
     already: tuple[str, ...]
     position: int | None
+    counts: dict[str, int] = {}
 
     @property
     def gone(self) -> bool:
@@ -36,10 +40,13 @@ class Erasure(msgspec.Struct, frozen=True):
 
 
 class EraseRequest(msgspec.Struct, frozen=True):
+    """`texts` is what the events were found by, if they were: no name that holds one of them is kept."""
+
     ids: tuple[str, ...]
     actor: str
     reason: str
     dry_run: bool
+    texts: tuple[str, ...] = ()
 
 
 def decide_erase(overlay: Overlay, request: EraseRequest) -> Erasure:
@@ -49,9 +56,10 @@ def decide_erase(overlay: Overlay, request: EraseRequest) -> Erasure:
     ids = tuple(event.id for event in live)
     if request.dry_run or not live:
         return Erasure(ids, already, None)
+    spellings = Spellings(request.texts) if request.texts else None
     named = []
     for event in live:
-        residue = overlay.registry.residue(event)
+        residue = overlay.registry.residue(event, spellings)
         entry: dict[str, object] = {"id": event.id, "position": event.position}
         named.append(entry if residue is None else {**entry, "residue": residue})
     for start in range(0, len(named), MAX_NAMED):
@@ -102,10 +110,12 @@ def erase_payloads(overlay: Overlay, erasure: Event) -> None:
             continue
         gone.add(event.position)
         blobs.update(event.blobs)
+        residue = None if entry.residue is None else replace(event, payload=entry.residue)
         for trailing in (False, True):
             for view in overlay.registry.folding(event.kind, trailing):
                 if not view.header_only and not view.present:
-                    for key in view.keys(event):
+                    # what was kept may stand under a masked name, in another row
+                    for key in {*view.keys(event), *(() if residue is None else view.keys(residue))}:
                         place = (overlay.meta.space(view), pack(key))
                         rows.setdefault(place, (view, key, set()))[2].add(event.position)
     for (where, packed), (view, key, positions) in rows.items():

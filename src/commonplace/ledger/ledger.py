@@ -27,6 +27,7 @@ from .events import ERASED, Draft, Event, erased_by, new_id, unseal
 from .keys import pack
 from .overlay import CHECKPOINTS, Overlay
 from .reader import PAGE, Snapshot, check_horizon
+from .scopes import SCOPES, Bound, InScope, decide_in_scope
 from .upkeep import rebuild
 from .views import (
     Capability,
@@ -151,9 +152,14 @@ class Ledger:
 
     # writing
 
-    def submit(self, command: str, request: Any, size: int = 1) -> Any:
-        """Run a command. A decider that answers with an error has recorded that it refused; it is raised."""
-        answer, erased = self._committer.run(*self.registry.command(command), request, size)
+    def submit(self, command: str, request: Any, size: int = 1, bound: Bound | None = None) -> Any:
+        """Run a command, for a session that may be bound to a scope. A decider that answers with an error has recorded
+        that it refused; it is raised."""
+        capability, decide = self.registry.command(command)
+        if bound is not None:
+            request = InScope(bound, capability, decide, request)
+            capability, decide = SCOPES.name, decide_in_scope
+        answer, erased = self._committer.run(capability, decide, request, size)
         if erased:
             self.after_erasure(erased)
         if isinstance(answer, CommonplaceError):
@@ -178,14 +184,14 @@ class Ledger:
             self.run(_nothing, None)  # a transaction folds what is missing before it begins
 
     @contextmanager
-    def snapshot(self, at: int | datetime | None = None) -> Iterator[Snapshot]:
-        """The views as of `at`: a position or a time; None is now."""
+    def snapshot(self, at: int | datetime | None = None, bound: Bound | None = None) -> Iterator[Snapshot]:
+        """The views as of `at`: a position or a time; None is now. For a reader that may be bound to a scope."""
         with self.reads() as reads:
             meta = self.meta_of(reads.head)
             position = None if at is None else position_at(reads, meta, at)
             if position is not None:
                 check_horizon(meta, position)
-            yield Snapshot(reads, self.registry, meta, position)
+            yield Snapshot(reads, self.registry, meta, position, bound)
 
     @property
     def head(self) -> int:

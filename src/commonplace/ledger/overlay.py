@@ -28,6 +28,7 @@ from .events import (
 from .keys import Key, pack
 from .labels import Labels, flow
 from .reader import PAGE, Snapshot, ViewReader, check_horizon
+from .scopes import SCOPE
 from .views import Decider, Meta, Registry, View, checked, read_row, write_meta, write_row
 
 CHECKPOINTS = "checkpoints/"
@@ -47,6 +48,8 @@ class Overlay(ViewReader):
         self.meta = meta
         self.write = WriteSet()
         self.acting = ""
+        self.scope = ""
+        """The key of the scope that the events of the running command belong to."""
         self.now = tx.now
         self.position, self.hash, self.created_at, _ = tx.head
         self._latest: dict[Place, Row | None] = {}
@@ -99,7 +102,7 @@ class Overlay(ViewReader):
     def at(self, position: int) -> ViewReader:
         check_horizon(self.meta, position)
         if position <= self.tx.head.position and not self.write.drops:
-            return Snapshot(self.tx, self.registry, self.meta, position)
+            return Snapshot(self.tx, self.registry, self.meta, position, self.bound)
         return _Past(self, position)
 
     def _row(self, space: str, key: bytes) -> Row | None:
@@ -155,14 +158,18 @@ class Overlay(ViewReader):
 
     # writing
 
-    def emit(self, draft: Draft) -> Event:
+    def emit(self, draft: Draft, scope: str | None = None) -> Event:
         """Record an event. The same id with the same content answers with the event it became the first
-        time; with other content it is a Conflict; if that one was erased, Erased."""
+        time; with other content it is a Conflict; if that one was erased, Erased. It belongs to the scope of the
+        session that acts, unless another one is named by its key."""
         owner = self.registry.owner(draft.kind)
         if owner is not None and owner != self.acting:
             raise OwnedKind(
                 f"{draft.kind!r} can only be recorded by the commands of {owner!r}; choose a kind of your own"
             )
+        key = self.scope if scope is None else scope
+        if key and SCOPE not in draft.labels:
+            draft = msgspec.structs.replace(draft, labels={**draft.labels, SCOPE: key})
         if draft.given_id:
             record_before = self.record_of(draft.id)
             if record_before is not None:
@@ -336,6 +343,7 @@ class _Past(ViewReader):
         self._overlay = overlay
         self.registry = overlay.registry
         self.meta = overlay.meta
+        self.bound, self.scope = overlay.bound, overlay.scope
         self.position = position
 
     def at(self, position: int) -> ViewReader:

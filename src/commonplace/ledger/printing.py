@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Generic, TypeVar, overload
+
+import msgspec
+
+Entry = TypeVar("Entry")
+
 LONGEST = 120
 """How many characters of an answer's first line stand in its `repr`."""
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """Something that an answer does not show, and why."""
+
+    what: str
+    why: str
+
+
+def more_than(limit: int, what: str) -> LeftOut:
+    """What a page leaves out if more follow."""
+    return LeftOut(f"more {what}", f"only {limit} were asked for: after=cursor gives the next")
 
 
 class Readable:
@@ -15,3 +34,29 @@ class Readable:
         first, _, rest = str(self).partition("\n")
         cut = rest or len(first) > LONGEST
         return f"<{type(self).__name__} {first[:LONGEST]}{' …' if cut else ''}>"
+
+
+class Listing(Readable, Generic[Entry]):
+    """An answer that is read as the list of its entries: iterable, with a length and places."""
+
+    __slots__ = ()
+
+    ENTRIES: ClassVar[str]
+    """The field that holds the entries."""
+
+    def _entries(self) -> Sequence[Entry]:
+        entries: Sequence[Entry] = getattr(self, self.ENTRIES)
+        return entries
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries())
+
+    def __len__(self) -> int:
+        return len(self._entries())
+
+    @overload
+    def __getitem__(self, place: int) -> Entry: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Entry]: ...
+    def __getitem__(self, place: int | slice) -> Entry | Sequence[Entry]:
+        return self._entries()[place]

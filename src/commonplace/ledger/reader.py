@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from ..engines.contract import Reads, Row
 from ..errors import BadInput, BeforeHorizon
 from .encoding import decode
 from .keys import Key, below, pack, unpack
+from .scopes import NOWHERE, Bound, key_of, readable
 from .views import Meta, Registry, checked, damaged, read_row
 
 T = TypeVar("T")
@@ -36,6 +38,10 @@ class ViewReader(ABC):
     position: int
     past = False
     """Whether it shows an earlier position than the last one."""
+    bound: Bound | None = None
+    """The part of the book that its reader is bound to."""
+    scope: str
+    """The key of the scope that its reader writes to."""
 
     @abstractmethod
     def _row(self, space: str, key: bytes) -> Row | None: ...
@@ -48,6 +54,11 @@ class ViewReader(ABC):
     @abstractmethod
     def at(self, position: int) -> ViewReader:
         """The same as of an earlier position. Raises BeforeHorizon."""
+
+    @property
+    def readable(self) -> frozenset[str] | None:
+        """The keys of the scopes that its reader reads; None: all of them."""
+        return readable(self, self.bound)
 
     def _space(self, name: str) -> str:
         view = self.registry.view(name)
@@ -133,17 +144,30 @@ class ViewReader(ABC):
 class Snapshot(ViewReader):
     """The book as of a position."""
 
-    def __init__(self, reads: Reads, registry: Registry, meta: Meta, at: int | None = None) -> None:
+    def __init__(
+        self,
+        reads: Reads,
+        registry: Registry,
+        meta: Meta,
+        at: int | None = None,
+        bound: Bound | None = None,
+    ) -> None:
         self.reads = reads
         self.registry = registry
         self.meta = meta
         self.past = at is not None and at < reads.head.position
         self._at = at if self.past else None
         self.position = reads.head.position if at is None else at
+        self.bound = bound
+        self.scope = "" if bound is None or not bound.scope else key_of(self, bound.scope) or NOWHERE
+
+    @cached_property
+    def readable(self) -> frozenset[str] | None:
+        return readable(self, self.bound)
 
     def at(self, position: int) -> Snapshot:
         check_horizon(self.meta, position)
-        return Snapshot(self.reads, self.registry, self.meta, min(position, self.position))
+        return Snapshot(self.reads, self.registry, self.meta, min(position, self.position), self.bound)
 
     def _row(self, space: str, key: bytes) -> Row | None:
         return self.reads.get(space, (key,), self._at).get(key)

@@ -36,6 +36,7 @@ from ..errors import BookTooNew, Conflict, Corrupt, NotFound
 from .encoding import canonical, decode
 from .events import Event
 from .keys import Key, unpack
+from .matching import Spellings
 
 if TYPE_CHECKING:
     from .overlay import Overlay
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
 LAYOUT = 1
 """The layout of books that this library writes. A book with a higher one is `BookTooNew`."""
 
-RESERVED = frozenset({"access", "book", "event", "memory", "premise", "receipt", "state", "task", "work"})
+RESERVED = frozenset(
+    {"access", "book", "event", "memory", "premise", "receipt", "scope", "state", "task", "thread", "work"}
+)
 """First words of kinds that only capabilities may record, also those a later version brings."""
 
 T = TypeVar("T")
@@ -55,7 +58,8 @@ Decider = Callable[["Overlay", Any], Any]
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of event with an owner. `upcast[n]` brings a payload from schema n to n + 1. `residue` picks
-    what must survive an erasure for other facts to stand (ids, statuses; never content). `effect` is what
+    what must survive an erasure for other facts to stand (ids, statuses; never content), and `names` are the fields of
+    it that hold names which people choose: they are masked where they name what is erased. `effect` is what
     recording it does besides being folded: whatever brings the event into the ledger, it happens. `says` are the
     words by which an event of an owned kind can be searched for, if it can."""
 
@@ -63,6 +67,7 @@ class Kind:
     version: int = 1
     upcast: Mapping[int, Callable[[Payload], Payload]] = field(default_factory=dict)
     residue: Callable[[Payload], Payload] | None = None
+    names: Sequence[str] = ()
     effect: Callable[[Overlay, Event], None] | None = None
     says: Callable[[Payload], str] | None = None
 
@@ -172,10 +177,17 @@ class Registry:
         kind = self._kinds.get(event.kind)
         return "" if kind is None or kind.says is None or event.erased else kind.says(event.payload)
 
-    def residue(self, event: Event) -> Payload | None:
-        """What must survive the erasure of this event, if anything."""
+    def residue(self, event: Event, spellings: Spellings | None = None) -> Payload | None:
+        """What must survive the erasure of this event, if anything. Names that hold one of the spellings do not."""
         kind = self._kinds.get(event.kind)
-        return None if kind is None or kind.residue is None else kind.residue(event.payload)
+        if kind is None or kind.residue is None:
+            return None
+        residue = kind.residue(event.payload)
+        if spellings is None:
+            return residue
+        return {
+            name: spellings.masked(value) if name in kind.names else value for name, value in residue.items()
+        }
 
 
 class Meta(msgspec.Struct, frozen=True):

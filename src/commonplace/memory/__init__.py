@@ -5,6 +5,7 @@ remember, judging             keeping something: the verb, and what is decided u
 claims, likeness, exclusions, what makes texts the same, alike, or not worth keeping
 repository_facts
 standing, changes, forgetting which facts stand; what happens to items afterwards
+filters, listing, history     choosing items, listing them page by page, and all that happened to one
 reading, viewer, visibility   who may see an item, a document, an event of memory
 cores, settings, portions     collections with rules of their own; how the book's memory is kept
 tidy, curate, suggestions     keeping it small, taking in what recurs, what could be improved

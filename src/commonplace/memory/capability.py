@@ -10,19 +10,22 @@ from ..errors import Denied
 from ..ledger.events import Event
 from ..ledger.keys import Key
 from ..ledger.overlay import Overlay
+from ..ledger.scopes import SCOPE, partitions_of, scope_of
 from ..ledger.views import Capability, Kind, View
 from .changes import decide_mark, decide_patch, decide_resolve
 from .claims import key_form
 from .cores import CORE_SET, decide_core
 from .forgetting import decide_forget, decide_memory_erase, decide_summarize
 from .items import CONTENT
-from .judging import decide_remember
+from .judging import decide_remember, decide_remember_many
 from .likeness import fingerprint, marks, sketch, words_of
 from .requests import CONFIGURED, CONSOLIDATED, CREATED, DELETED, FORGOTTEN, RECALLED, RECEIPT, UPDATED
 from .settings import decide_configure
 from .showing import decide_shown
 
 ENDING = (FORGOTTEN, DELETED, CONSOLIDATED)
+SHAPED = frozenset({"kind", "type", "source_type", "metadata"})
+"""Fields besides the content that say what kind of item it is, in words that people choose; an erasure takes them."""
 PLACING = frozenset({CREATED, UPDATED})
 CHANGING = PLACING | {*ENDING}
 
@@ -73,6 +76,8 @@ def _created(event: Event) -> Any:
     }
     if event.labels.get("audience") == "team":
         row["shared"] = True
+    if SCOPE in event.labels:
+        row["scope"] = event.labels[SCOPE]
     if "held" in payload:
         row["status"] = "held"
     return row
@@ -83,29 +88,31 @@ def _created(event: Event) -> Any:
 
 class Placed(NamedTuple):
     id: str
-    partition: str
+    partition: tuple[str, str]
+    """Its scope, and its author's name, or "" if it is the team's."""
     content: dict[str, Any]
 
 
 def _placed(event: Event) -> Iterator[Placed]:
-    """The items whose text or place an event says: under their author's name, or under none for the team's."""
+    """The items whose text or place an event says."""
+    scope = scope_of(event)
     if event.kind == CREATED:
         if "item" in event.payload:
             whose = event.payload.get("for", event.actor)
             partition = "" if event.labels.get("audience") == "team" else whose
-            yield Placed(event.id, partition, event.payload["item"])
+            yield Placed(event.id, (scope, partition), event.payload["item"])
         return
     for id, agent, shared, content in event.payload.get("placed", ()):
-        yield Placed(id, "" if shared else agent, content)
+        yield Placed(id, (scope, "" if shared else agent), content)
 
 
 def _prints(event: Event) -> list[Key]:
-    return [(placed.partition, fingerprint(placed.content)) for placed in _placed(event)]
+    return [(*placed.partition, fingerprint(placed.content)) for placed in _placed(event)]
 
 
 def _marks(event: Event) -> list[Key]:
     return [
-        (placed.partition, mark.word, mark.size, mark.place, event.position)
+        (*placed.partition, mark.word, mark.size, mark.place, event.position)
         for placed in _placed(event)
         for mark in marks(words_of(placed.content))
     ]
@@ -113,33 +120,45 @@ def _marks(event: Event) -> list[Key]:
 
 def _keys(event: Event) -> list[Key]:
     return [
-        (key_form(placed.content["key"]), placed.partition, event.position)
+        (key_form(placed.content["key"]), *placed.partition, event.position)
         for placed in _placed(event)
         if placed.content.get("key")
     ]
 
 
 def _tags(event: Event) -> list[Key]:
-    return [(tag, event.position) for placed in _placed(event) for tag in placed.content.get("tags") or ()]
+    return [
+        (tag, placed.partition[0], event.position)
+        for placed in _placed(event)
+        for tag in placed.content.get("tags") or ()
+    ]
+
+
+def _order(event: Event) -> list[Key]:
+    """The items in the order in which they were recorded."""
+    return [(where, event.position) for where in partitions_of(event)] if "item" in event.payload else []
 
 
 def _team(event: Event) -> list[Key]:
     """The items that an event gives to the team, by the event's position: read backwards, the newest come first."""
     if event.kind == CREATED:
         shared = event.labels.get("audience") == "team" and "item" in event.payload
-        return [(event.position, event.id)] if shared else []
-    return [(event.position, id) for id, fields in event.payload["changes"].items() if fields.get("shared")]
+        ids = [event.id] if shared else []
+    else:
+        ids = [id for id, fields in event.payload["changes"].items() if fields.get("shared")]
+    return [(where, event.position, id) for id in ids for where in partitions_of(event)]
 
 
 def _pinned(event: Event) -> list[Key]:
     """The items that an event pins or unpins."""
+    scope = scope_of(event)
     if event.kind == CREATED:
-        return [(event.id,)] if event.payload.get("item", {}).get("pinned") else []
-    return [(id,) for id, fields in event.payload["changes"].items() if "pinned" in fields]
+        return [(scope, event.id)] if event.payload.get("item", {}).get("pinned") else []
+    return [(scope, id) for id, fields in event.payload["changes"].items() if "pinned" in fields]
 
 
 def _fold_pinned(key: Key, _before: Any, event: Event) -> Any:
-    return event.kind == CREATED or event.payload["changes"][key[0]]["pinned"] or None
+    return event.kind == CREATED or event.payload["changes"][key[1]]["pinned"] or None
 
 
 def _links(event: Event) -> list[Key]:
@@ -182,6 +201,7 @@ def _fold_stone(key: Key, before: Any, event: Event) -> Any:
         "deleted_by": payload["by"],
         "reason": payload["reason"],
         "erased": bool(payload.get("erased")),
+        **({SCOPE: event.labels[SCOPE]} if SCOPE in event.labels else {}),
     }
 
 
@@ -194,15 +214,16 @@ def _edits(event: Event) -> list[Key]:
 
 
 def _shown(event: Event) -> list[Key]:
-    return [(event.run_id or "", id, event.actor) for id in event.payload["shown"]]
+    return [(scope_of(event), event.run_id or "", id, event.actor) for id in event.payload["shown"]]
 
 
 def _heard(event: Event) -> list[Key]:
-    return [(event.run_id or "", event.actor, event.position, n) for n in range(len(event.payload["shown"]))]
+    where = (scope_of(event), event.run_id or "", event.actor, event.position)
+    return [(*where, n) for n in range(len(event.payload["shown"]))]
 
 
 def _fold_heard(key: Key, _before: Any, event: Event) -> Any:
-    return event.payload["shown"][int(key[3])]
+    return event.payload["shown"][int(key[4])]
 
 
 def _position(_key: Key, _before: Any, event: Event) -> Any:
@@ -215,6 +236,15 @@ def _first_position(_key: Key, before: Any, event: Event) -> Any:
 
 def _payload(_key: Key, _before: Any, event: Event) -> Any:
     return event.payload
+
+
+def _cores(event: Event) -> list[Key]:
+    return [(scope_of(event), event.payload["id"])]
+
+
+def _fold_core(_key: Key, _before: Any, event: Event) -> Any:
+    scope = scope_of(event)
+    return {**event.payload, "scope": scope} if scope else event.payload
 
 
 def decide_keeper(overlay: Overlay, by: str) -> Denied | None:
@@ -230,15 +260,28 @@ def _created_without_content(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _change_without_content(payload: dict[str, Any]) -> dict[str, Any]:
-    kept = {
-        id: {name: value for name, value in fields.items() if name not in CONTENT and name != "kind"}
-        for id, fields in payload["changes"].items()
-    }
+    kept = {id: _marks_in(fields) for id, fields in payload["changes"].items()}
     return {
         "act": payload["act"],
         "changes": kept,
         **({"weight": payload["weight"]} if "weight" in payload else {}),
     }
+
+
+def _core_without_words(payload: dict[str, Any]) -> dict[str, Any]:
+    """Who may see a core and write to it still holds: nobody gains a right by an erasure."""
+    return {**payload, "name": payload["id"], "description": "", "tags": []}
+
+
+def _marks_in(fields: dict[str, Any]) -> dict[str, Any]:
+    """The changed fields that are marks: who has confirmed it counts, not what they have said."""
+    kept = {name: value for name, value in fields.items() if name not in CONTENT and name not in SHAPED}
+    if kept.get("corroborated"):
+        kept["corroborated"] = [
+            {name: value for name, value in entry.items() if name != "source"}
+            for entry in kept["corroborated"]
+        ]
+    return kept
 
 
 MEMORY = Capability(
@@ -251,10 +294,11 @@ MEMORY = Capability(
         Kind(DELETED, residue=lambda payload: {**payload, "reason": ""}),
         Kind(RECALLED, residue=lambda payload: payload),
         Kind(CONFIGURED, residue=lambda payload: payload),
-        Kind(CORE_SET),
+        Kind(CORE_SET, residue=_core_without_words),
     ),
     commands={
         "memory.remember": decide_remember,
+        "memory.remember_many": decide_remember_many,
         "memory.patch": decide_patch,
         "memory.mark": decide_mark,
         "memory.resolve": decide_resolve,
@@ -268,6 +312,7 @@ MEMORY = Capability(
     },
     views=(
         View("memory.items", 1, touched, _fold_item, kinds=CHANGING),
+        View("memory.order", 1, _order, _the_item, kinds=frozenset({CREATED}), insert_only=True),
         View("memory.exact", 3, _prints, _the_item, kinds=PLACING),
         View("memory.alike", 2, _marks, _sketched, kinds=PLACING, insert_only=True),
         View("memory.keys", 2, _keys, _the_item, kinds=PLACING, insert_only=True),
@@ -281,6 +326,6 @@ MEMORY = Capability(
         View("memory.shown", 2, _shown, _position, kinds=frozenset({RECALLED, RECEIPT})),
         View("memory.heard", 2, _heard, _fold_heard, kinds=frozenset({RECALLED, RECEIPT}), insert_only=True),
         View("memory.settings", 1, lambda _: [("",)], _payload, kinds=frozenset({CONFIGURED})),
-        View("memory.cores", 1, lambda event: [(event.payload["id"],)], _payload, kinds=frozenset({CORE_SET})),
+        View("memory.cores", 1, _cores, _fold_core, kinds=frozenset({CORE_SET})),
     ),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..access.commands import Relabel, decide_relabel, need, need_tier
+from ..access.commands import Relabel, decide_relabel, need, need_scope, need_tier
 from ..access.rights import OWNER, rights_of
 from ..errors import BadInput, Conflict, Denied, Stale
 from ..ledger.encoding import canonical
@@ -58,17 +58,17 @@ def change(
     team = all(row.get("shared") and fields.get("shared", True) for row, fields in rows)
     labels = {"sensitivity": "private", **({"audience": "team"} if team else {})}
     event = draft(UPDATED, actor=by, payload=payload, run_id=run, parents=list(changes), labels=labels)
-    return overlay.emit(event).position
+    return overlay.emit(event, scope=next(row.get("scope", "") for row, _ in rows)).position
 
 
 def weight_of(item: Item) -> int:
-    """What an item takes of MEMORY.md, in bytes."""
-    return size(item) if of_memory(item) and item.current else 0
+    """What an item takes of the book's MEMORY.md, in bytes."""
+    return size(item) if of_memory(item) and item.current and not item.scope else 0
 
 
 def refused_change(overlay: Overlay, by: str, item: Item, act: str, run: str | None) -> Denied | None:
     """The refusal, already recorded, if somebody may not change an item: its author may, except in a core."""
-    refused = need_tier(overlay, by, "long_term", True, run)
+    refused = need_tier(overlay, by, "long_term", True, run) or need_scope(overlay, by, item.scope)
     if refused or (item.agent == by and (item.core is None or item.status == "held") and act != "verified"):
         return refused
     return need(overlay, by, "keep_memory", f"{act} {item.id}")
@@ -96,9 +96,10 @@ def _check_consistent(
 
     def comparable(id: str) -> Item | None:
         other = None if id in {after.id, *ending, *beside} else item_at(overlay, id)
-        return other if other is not None and other.core == after.core and may_read(rights, other) else None
+        same_place = other is not None and (other.core, other.scope) == (after.core, after.scope)
+        return other if other is not None and same_place and may_read(rights, other) else None
 
-    where = ["", after.agent] if not after.shared else [""]
+    where = [(after.scope, whose) for whose in (("",) if after.shared else ("", after.agent))]
     new = from_now(after, overlay.now)
     against = [fact for fact in standing(overlay, after.key, where, comparable) if contradicts(new, fact)]
     if against:
@@ -208,7 +209,7 @@ def _put(overlay: Overlay, request: MarkItems, item: Item, fields: dict[str, Any
 def follow_core(overlay: Overlay, by: str, core: str, team: bool) -> None:
     """Let everybody see the entries of a core, or nobody but its owner: the core says who may see them."""
     request = MarkItems(by, (), "shared" if team else "unshared", "as its core")
-    for item in [item for item in all_items(overlay) if item.core == core]:
+    for item in [item for item in all_items(overlay) if (item.core, item.scope) == (core, overlay.scope)]:
         _put(overlay, request, item, {"shared": team})
 
 
@@ -242,7 +243,11 @@ def to_forget(overlay: Overlay, by: str, id: str) -> Item | None:
     """The item, also one that was forgotten before but not yet erased; None for one whose content is gone."""
     item, rights = item_at(overlay, id), rights_of(overlay, by)
     keeps = rights.may("keep_memory")
-    own = item is not None and (by == OWNER or item.agent == by or (keeps and may_name(rights, item)))
+    own = (
+        item is not None
+        and rights.in_scope(item.scope)
+        and (by in (OWNER, item.agent) or (keeps and may_name(rights, item)))
+    )
     if item is not None and item.status == "forgotten" and own:
         return item
     if item is None and keeps and overlay.get("memory.tombstones", id) is not None:

@@ -101,6 +101,7 @@ _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _BETWEEN_WORDS = re.compile(r"[\s,:=–—\"“”«»()\[\]{}|]++")
 
 
+@lru_cache(256)
 def claim_of(text: str, subject: str = "") -> Claim:
     """The sentences of a text in their normal form, each together with its subject (a title or a key)."""
     about = _words(_plain(subject))

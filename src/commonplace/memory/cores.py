@@ -12,6 +12,7 @@ from ..errors import Denied, NotFound
 from ..ledger.events import draft
 from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader
+from ..ledger.scopes import SCOPE
 from ..ledger.views import typed
 from .changes import follow_core
 from .items import Item
@@ -45,6 +46,8 @@ class Core(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     owner: str = ""
     visibility: Literal["private", "team", "public"] = "team"
     config: CoreConfig = CoreConfig()
+    scope: str = ""
+    """The scope that it belongs to, by its key."""
 
     def __str__(self) -> str:
         about = f": {self.description}" if self.description else ""
@@ -68,17 +71,18 @@ def decide_core(overlay: Overlay, request: SetCore) -> Core | Denied:
     refused = refused or need(overlay, request.by, "keep_memory", request.id)
     if refused:
         return refused
-    before = overlay.get("memory.cores", request.id)
+    before = overlay.get("memory.cores", overlay.scope, request.id)
     if before is not None and not may_know(rights_of(overlay, request.by), msgspec.convert(before, Core)):
         raise NotFound(no_core(request.id))
     fields = before or {"name": request.id, "owner": request.by}
     core = converted(merged(fields, {**request.fields, "id": request.id}), Core, "a core")
     after = msgspec.to_builtins(core)
-    if after != before:
+    if after != {"scope": "", **(before or {})}:
         team = core.visibility != "private"
         if before is not None and (before["visibility"] != "private") != team:
             follow_core(overlay, request.by, core.id, team)
         labels = {"sensitivity": "private", **({"audience": "team"} if team else {})}
+        del after["scope"]
         overlay.emit(draft(CORE_SET, actor=request.by, payload=after, labels=labels))
     return core
 
@@ -98,11 +102,11 @@ class LinkStep(msgspec.Struct, frozen=True):
 
 
 def core_of(views: ViewReader, id: str) -> Core:
-    """Raises NotFound."""
-    row = views.get("memory.cores", id)
+    """A core of the scope that the reader writes to. Raises NotFound."""
+    row = views.get("memory.cores", views.scope, id)
     if row is None:
         raise NotFound(no_core(id))
-    return typed(row, Core, "memory.cores", id)
+    return typed(row, Core, "memory.cores", views.scope, id)
 
 
 def no_core(id: str) -> str:
@@ -114,7 +118,8 @@ def no_core(id: str) -> str:
 
 def may_know(rights: Rights, core: Core) -> bool:
     audience = {"audience": "team"} if core.visibility != "private" else {}
-    return may_see_of(rights, core.owner, CORE_SET, {"sensitivity": "private", **audience})
+    labels = {"sensitivity": "private", SCOPE: core.scope, **audience}
+    return may_see_of(rights, core.owner, CORE_SET, labels)
 
 
 def walked(viewer: Viewer, first: Item, depth: int, relations: set[str] | None) -> list[LinkStep]:

@@ -69,6 +69,6 @@ def repeats_receipt(
 
 def was_shown(views: ViewReader, actor: str, run: str | None, id: str) -> bool:
     """Whether something was shown to an actor outside any run, or to anybody in the same run."""
-    if run is not None and views.scan("memory.shown", run, id, limit=1):
+    if run is not None and views.scan("memory.shown", views.scope, run, id, limit=1):
         return True
-    return views.get("memory.shown", "", id, actor) is not None
+    return views.get("memory.shown", views.scope, "", id, actor) is not None

@@ -25,6 +25,8 @@ TASK_FIELDS = (
 MAX_TITLE = 1_000
 MAX_TAGS = 64
 MAX_LINKS = 256
+MAX_METADATA = 64
+MAX_METADATA_BYTES = 16_384
 
 
 def checked(kind: object, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,6 +180,36 @@ def wanted_provenance(fields: object) -> dict[str, Any]:
     return wanted
 
 
+def check_field_name(value: object) -> str:
+    """The name of a field of metadata. Raises BadInput."""
+    return check_name("a metadata field", value)
+
+
+def check_metadata(field: str, value: Any) -> dict[str, Any]:
+    """Fields of the caller's own: text, numbers, true, false, null, and lists of these. Raises BadInput."""
+    if not isinstance(value, Mapping):
+        raise BadInput(f"{field} {shown(value)} is not a mapping: give one such as {{'plan': 'pro'}}")
+    if len(value) > MAX_METADATA:
+        raise TooLarge(f"{field} has {len(value):,} fields and may have {MAX_METADATA}")
+    fields = {check_field_name(name): _metadata_value(name, inner) for name, inner in value.items()}
+    if len(canonical(fields)) > MAX_METADATA_BYTES:
+        raise TooLarge(
+            f"{field} may have {MAX_METADATA_BYTES:,} bytes: keep the rest elsewhere, and refer to it"
+        )
+    return fields
+
+
+def _metadata_value(name: object, value: Any) -> Any:
+    values = value if isinstance(value, list | tuple) else [value]
+    for inner in values:
+        if not isinstance(inner, str | int | float | None):
+            raise BadInput(
+                f"metadata field {shown(name)} is {shown(inner)}: give text, a number, true, false, null or a list of "
+                "these; what is inside a mapping becomes fields of its own, such as 'address.city'"
+            )
+    return list(value) if isinstance(value, tuple) else value
+
+
 def _code_refs(field: str, value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list | tuple) or not all(
         isinstance(place, Mapping) and place.keys() <= {"file", "symbol", "lines"} for place in value
@@ -250,4 +282,5 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "code_refs": _code_refs,
     "pinned": check_flag,
     "tasks": _tasks,
+    "metadata": check_metadata,
 }

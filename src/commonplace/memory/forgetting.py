@@ -8,12 +8,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..access.commands import need
-from ..access.rights import OWNER
+from ..access.rights import OWNER, rights_of
 from ..errors import Denied
 from ..ledger.checks import from_us
 from ..ledger.erase import EraseRequest, Erasure, decide_erase
 from ..ledger.events import Event, draft
 from ..ledger.overlay import Overlay
+from ..ledger.scopes import scope_of
 from .changes import check_unchanged, end_disputes, refused_change, to_forget, weight_of
 from .items import Item
 from .reading import item_at
@@ -50,29 +51,33 @@ def decide_forget(overlay: Overlay, request: Forget) -> Forgotten | Denied:
 def _shown(
     overlay: Overlay, by: str, gone: tuple[str, ...], derived: tuple[str, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The events and items that somebody may be told of: all for the owner, else only one's own."""
-    if by == OWNER:
+    """The events and items that somebody may be told of: all for the owner, else only one's own, each of the scopes
+    that are read."""
+    rights = rights_of(overlay, by)
+    if rights.sees_all:
         return gone, derived
-    own = {id for id in gone if (event := overlay.event(id)) is not None and event.actor == by}
+    events = [event for id in gone if (event := overlay.event(id)) is not None]
+    own = {event.id for event in events if by in (OWNER, event.actor) and rights.in_scope(scope_of(event))}
     return tuple(id for id in gone if id in own), tuple(id for id in derived if id in own)
 
 
 def _bury(overlay: Overlay, request: Forget, ids: Iterable[str]) -> int:
-    """Record the tombstones of these items; answers the position."""
+    """Record the tombstones of these items, for each scope in an event of its own; answers the position."""
     items = [item for item in (item_at(overlay, id) for id in ids) if item is not None]
-    stones = [
-        {"id": item.id, "agent": item.agent} for item in items if request.erase or item.status != "forgotten"
-    ]
-    if not stones:
-        return overlay.position
+    items = [item for item in items if request.erase or item.status != "forgotten"]
+    stones, weights = dict[str, list[dict[str, str]]](), dict[str, int]()
+    for item in items:
+        stones.setdefault(item.scope, []).append({"id": item.id, "agent": item.agent})
+        weights[item.scope] = weights.get(item.scope, 0) - weight_of(item)
     for item in items:
         end_disputes(overlay, request.by, item)
-    payload: dict[str, Any] = {"items": stones, "by": request.deleted_by, "reason": request.reason}
-    payload["weight"] = -sum(map(weight_of, items))
-    if request.erase:
-        payload["erased"] = True
-    kind = KINDS.get(request.deleted_by, FORGOTTEN)
-    return overlay.emit(draft(kind, actor=request.by, payload=payload)).position
+    kind, erased = KINDS.get(request.deleted_by, FORGOTTEN), {"erased": True} if request.erase else {}
+    for scope, weight in weights.items():
+        payload: dict[str, Any] = {
+            "items": stones[scope], "by": request.deleted_by, "reason": request.reason, "weight": weight, **erased,
+        }  # fmt: skip
+        overlay.emit(draft(kind, actor=request.by, payload=payload), scope=scope)
+    return overlay.position
 
 
 def decide_memory_erase(overlay: Overlay, request: EraseRequest) -> Erasure:
@@ -135,7 +140,8 @@ def _summary(overlay: Overlay, by: str, ids: Iterable[str]) -> Event | None:
         payload["secrets"] = secrets
     team = {"audience": "team"} if all(item.shared for item in episodes) else {}
     labels = {"sensitivity": "private", **team}
-    return overlay.emit(draft(CREATED, actor=by, payload=payload, parents=parents, labels=labels))
+    note = draft(CREATED, actor=by, payload=payload, parents=parents, labels=labels)
+    return overlay.emit(note, scope=episodes[0].scope)
 
 
 def summarized(episodes: Iterable[Item]) -> str:

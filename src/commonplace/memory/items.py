@@ -29,6 +29,7 @@ BESIDE = "beside"
 """The relation of two facts under one key of which somebody has decided that both hold."""
 WRITTEN = (
     "value", "title", "body", "summary", "key", "reason", "citations", "tags", "code_refs", "tasks", "provenance",
+    "metadata",
 )  # fmt: skip
 """The fields of an item that hold what somebody wrote."""
 MAX_TEXT = 100_000
@@ -51,7 +52,7 @@ SHAPES = {
 }
 COMMON = (
     "category", "tags", "links", "provenance", "valid_from_us", "valid_until_us", "core", "type", "repository",
-    "source_type", "code_refs", "pinned", "tasks",
+    "source_type", "code_refs", "pinned", "tasks", "metadata",
 )  # fmt: skip
 CONTENT = frozenset({*WRITTEN, "links", "category"})
 """Fields that hold what somebody said. An erasure takes them; the others are marks that stay."""
@@ -88,7 +89,7 @@ class Held(msgspec.Struct, frozen=True):
         if self.why == "near_duplicate":
             return f"it is nearly the same as {others}"
         if self.why == "proposal":
-            return "it is a proposal for a core"
+            return "it is a proposal"
         if self.items and {*self.items} <= {*self.supersedes}:
             return f"it would take the place of {others}, which is not its author's own"
         return f"it contradicts {others}"
@@ -104,6 +105,8 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     status: Status = "live"
     shared: bool = False
     """Whether the whole team may see it."""
+    scope: str = ""
+    """The scope that it belongs to; "" for the root. In the book, the scope's key; as it is shown, its path."""
     pinned: bool = False
     """Whether prompts show it before all else."""
     sensitivity: str = "private"
@@ -123,6 +126,8 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     links: tuple[tuple[str, str], ...] = ()
     """Relation and the item at its other end."""
     provenance: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    """Fields of its author's own, by which it can be chosen."""
     citations: tuple[str, ...] = ()
     reason: str = ""
     supersedes: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..access.commands import need_tier
 from ..access.rights import Rights, rights_of
-from ..errors import BadInput, Conflict, Denied, Erased, NotFound
+from ..errors import BadInput, CommonplaceError, Conflict, Denied, Erased, NotFound
 from ..index.words import jaccard, tokens
 from ..ledger.checks import from_us
 from ..ledger.events import Event, draft
@@ -24,13 +24,13 @@ from ..ledger.overlay import Overlay
 from .changes import change, end_disputes, weight_of
 from .claims import framed, key_form
 from .cores import core_of, may_know, no_core
-from .echoes import STANDING, repeats_receipt, was_shown
+from .echoes import STANDING, comparable, repeats_receipt, was_shown
 from .items import Corroboration, Held, Item, from_row, joined, subject_and_fact
 from .likeness import FLAGGED, WORTH, alike_places, alike_sketches, fingerprint, marks, sketch, words_of
 from .markdown import HEAD
 from .places import MEMORY_MD
 from .reading import compared, item_at, may_read
-from .requests import CREATED, RECALLED, RECEIPT, Remember, RememberResult
+from .requests import CREATED, RECALLED, RECEIPT, Remember, RememberMany, RememberResult
 from .settings import settings_of
 from .standing import contradicts, holds_for, new_item, open_rivals, overlap, standing
 from .visibility import may_read_id, may_see, readable_ids
@@ -38,7 +38,7 @@ from .visibility import may_read_id, may_see, readable_ids
 WAITS = {
     "near_duplicate": "resolve it with skip, merge, or create and a rationale",
     "dispute": "a person or librarian settles it",
-    "proposal": "a librarian or person decides what a core holds",
+    "proposal": "a librarian or person decides",
 }
 """What an item that is held waits for."""
 
@@ -66,16 +66,17 @@ class Case(NamedTuple):
         return self.new.core
 
     @property
-    def partitions(self) -> list[str]:
-        """Where the items are that its author may compare with: the team's, and the author's own."""
-        return ["", self.request.by]
+    def partitions(self) -> list[tuple[str, str]]:
+        """Where the items are that its author may compare with: of its scope, the team's and the author's own."""
+        return [(self.overlay.scope, whose) for whose in ("", self.request.by)]
 
     def comparable(self, id: str) -> Item | None:
         """An item, if it stands in the same place and its author may know of it."""
         item = item_at(self.overlay, id)
         if item is None or item.status not in STANDING:
             return None
-        return item if item.core == self.core and may_read(self.rights, item) else None
+        same_place = item.core == self.core and item.scope == self.overlay.scope
+        return item if same_place and may_read(self.rights, item) else None
 
     def repeatable(self, id: str) -> Item | None:
         """An item that is comparable, if it holds for the time that the new one speaks of."""
@@ -94,11 +95,16 @@ class Case(NamedTuple):
 
 
 def decide_remember(overlay: Overlay, request: Remember) -> RememberResult | Denied:
-    refused = _refused(overlay, request)
-    if refused:
-        return refused
+    return _refused(overlay, request) or _judged(overlay, request, rights_of(overlay, request.by))
+
+
+def _judged(overlay: Overlay, request: Remember, rights: Rights) -> RememberResult:
+    """What becomes of something that its author may write."""
     new = new_item(request.by, request.content, overlay.now)
-    case = Case(overlay, request, rights_of(overlay, request.by), new)
+    case = Case(overlay, request, rights, new)
+    if request.secrets and settings_of(overlay).secrets == "reject":
+        reason = f"it holds a secret ({', '.join(request.secrets)}): keep it in a vault"
+        return RememberResult(None, "rejected", reason, redacted=request.secrets)
     answer = _repeated_call(case)
     if answer is None:
         _check_links(case)
@@ -115,6 +121,30 @@ def decide_remember(overlay: Overlay, request: Remember) -> RememberResult | Den
         return answer
     held = _held(case, superseded)
     return replace(_store(case, superseded, held), follows=follows)
+
+
+def decide_remember_many(overlay: Overlay, many: RememberMany) -> list[RememberResult] | Denied:
+    """Judge one request after the other, or none of them if one fails. It ends early after an answer that shows its
+    author an item of somebody else: what follows may repeat that, and is judged when it is noted."""
+    as_for = {(each.run, each.acting_in, each.content["kind"] == "episode"): each for each in many.requests}
+    for request in as_for.values():
+        refused = _refused(overlay, request)
+        if refused:
+            return refused
+    rights = rights_of(overlay, many.requests[0].by)
+    results = list[RememberResult]()
+    for number, request in enumerate(many.requests, many.before + 1):
+        try:
+            result = _judged(overlay, request, rights)
+        except CommonplaceError as error:
+            error.args = (f"entry {number}: {error}",)
+            raise
+        results.append(result)
+        if result.held is not None and result.held.comparison:
+            others = (item_at(overlay, id) for id in result.held.items)
+            if any(item is not None and item.agent != request.by for item in others):
+                break
+    return results
 
 
 def _refused(overlay: Overlay, request: Remember) -> Denied | None:
@@ -199,6 +229,9 @@ def _echo(case: Case) -> str:
     """What this repeats, if it repeats something. What replaces or contradicts something does not repeat it."""
     request = case.request
     echo = _echo_by_lineage(case)
+    shown = item_at(case.overlay, request.echo_of) if request.echo_of else None
+    if shown is not None and not comparable(case.rights, case.new, [shown]):
+        request = replace(request, echo_of="")  # it has ended meanwhile, perhaps in this very batch
     if request.supersedes or request.replaces or not (request.echo_of or echo):
         return ""
     disputes = any(contradicts(case.new, fact) for fact in case.same_key())
@@ -232,7 +265,7 @@ def _twin(case: Case) -> Item | None:
     """The item that says exactly the same, as far as the author may see it."""
     mine = fingerprint(case.request.content)
     for partition in case.partitions:
-        id = case.overlay.get("memory.exact", partition, mine)
+        id = case.overlay.get("memory.exact", *partition, mine)
         twin = None if id is None else case.repeatable(id)
         if twin is not None and fingerprint(twin.as_content()) == mine:  # it may say something else by now
             return twin
@@ -265,7 +298,7 @@ def _known_already(case: Case, twin: Item) -> RememberResult:
 def _not_taken(request: Remember, twin: Item) -> str:
     """The fields of the request that an item which is known already does not have."""
     content = request.content
-    fields = ("tags", "citations", "reason", "category", "confidence", "pinned", "tasks")
+    fields = ("tags", "citations", "reason", "category", "confidence", "pinned", "tasks", "metadata")
     left = [name for name in fields if content.get(name) and not _covers(getattr(twin, name), content[name])]
     begins, ends = content.get("valid_from_us"), content.get("valid_until_us")
     if begins is not None and begins != twin.valid_from_us:
@@ -284,6 +317,8 @@ def _not_taken(request: Remember, twin: Item) -> str:
 def _covers(value: Any, wanted: Any) -> bool:
     if isinstance(wanted, list | tuple):
         return all(part in value for part in wanted)
+    if isinstance(wanted, dict):
+        return bool(wanted.items() <= value.items())
     return bool(value == wanted)
 
 
@@ -331,6 +366,8 @@ def _supersedable(case: Case, id: str) -> Item:
         named = may_read_id(case.overlay, case.rights, item.superseded_by)
         by = f", by {item.superseded_by!r}: supersede that one" if named else ""
         raise Conflict(f"item {id!r} is superseded already{by}")
+    if item.scope != case.overlay.scope:
+        raise BadInput(f"item {id!r} belongs to another scope: supersede it from a session of that scope")
     if item.core != case.core:
         raise BadInput(
             f"item {id!r} is an entry of {item.core or 'no core'}: supersede it with one of the same"
@@ -383,7 +420,7 @@ def _held(case: Case, superseded: tuple[Item, ...]) -> Held | None:
     if near is not None:
         item, score = near
         return Held("near_duplicate", (item.id,), round(score, 4), supersedes=replaced)
-    if config is not None and (not keeps or config.require_verification):
+    if case.request.proposed or (config is not None and (not keeps or config.require_verification)):
         return Held("proposal", tuple(fact.id for fact in against), supersedes=replaced)
     return None
 
@@ -411,12 +448,12 @@ def _worth_comparing(case: Case, mine: frozenset[str]) -> set[str]:
             continue
         for partition in case.partitions:
             rows = case.overlay.each_between(
-                "memory.alike", (partition, mark.word), min(places), max(places), reverse=True
+                "memory.alike", (*partition, mark.word), min(places), max(places), reverse=True
             )
             close = (
                 id
                 for key, (id, sketched) in islice(rows, MOST_LOOKED_AT)
-                if int(key[3]) <= places.get(int(key[2]), 0) and alike_sketches(own, sketched) >= WORTH
+                if int(key[4]) <= places.get(int(key[3]), 0) and alike_sketches(own, sketched) >= WORTH
             )
             ids.update(islice((id for id in close if case.repeatable(id) is not None), MOST_COMPARED))
     return ids
@@ -432,7 +469,14 @@ def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> Remem
     weight = 0
     if held is None:
         shared, level = request.labels.get("audience") == "team", request.labels["sensitivity"]
-        row = {"id": "x" * 36, "agent": "", **content, "shared": shared, "sensitivity": level}
+        row = {
+            "id": "x" * 36,
+            "agent": "",
+            **content,
+            "shared": shared,
+            "sensitivity": level,
+            "scope": overlay.scope,
+        }
         weight = weight_of(from_row(row)) - sum(map(weight_of, ended))
     overflow = _overflow(overlay, weight) if weight > 0 else ""
     more = {
@@ -492,7 +536,8 @@ def _related(case: Case) -> list[list[str]]:
         return []
     related = dict[str, None]()
     for tag in case.new.tags:
-        tagged = (case.comparable(id) for _, id in case.overlay.each("memory.tags", tag, reverse=True))
+        rows = case.overlay.each("memory.tags", tag, case.overlay.scope, reverse=True)
+        tagged = (case.comparable(id) for _, id in rows)
         current = (item.id for item in tagged if item is not None and item.current)
         related |= dict.fromkeys(islice(current, MOST_LINKED))
     linked = {to for _, to in case.new.links}

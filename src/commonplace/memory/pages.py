@@ -42,7 +42,8 @@ class Sheet(NamedTuple):
 def sheets(views: ViewReader, now_us: int) -> tuple[list[Sheet], float]:
     """Every page of a book, and the moment from which on they may be others although the ledger is the same, because
     something begins to hold or expires. Sensitive items are not shown: files have no rights."""
-    items = [item for item in all_items(views) if item.current and item.sensitivity != "sensitive"]
+    of_scope = (item for item in all_items(views) if item.scope == views.scope)
+    items = [item for item in of_scope if item.current and item.sensitivity != "sensitive"]
     turns = (turn for item in items for turn in (item.valid_from_us, item.valid_until_us))
     until_us = min((turn for turn in turns if turn is not None and turn > now_us), default=math.inf)
     return list(_sheets(views, items, now_us)), until_us

@@ -12,8 +12,8 @@ from ..access.rights import OWNER, Rights, may_see_of, rights_of
 from ..errors import NotFound
 from ..ledger.labels import FLOWING
 from ..ledger.reader import ViewReader
+from ..ledger.scopes import SCOPE
 from ..ledger.views import typed
-from .claims import key_form
 from .items import Item, from_row, subject_and_fact
 from .likeness import near_duplicate
 from .requests import CREATED, Tombstone
@@ -45,7 +45,7 @@ def all_items(views: ViewReader) -> Iterator[Item]:
 
 
 def labels_of(item: Item) -> dict[str, str]:
-    labels = {"sensitivity": item.sensitivity, "trust": item.trust}
+    labels = {"sensitivity": item.sensitivity, "trust": item.trust, SCOPE: item.scope}
     return {**labels, "audience": "team"} if item.shared else labels
 
 
@@ -73,30 +73,6 @@ def known_item(views: ViewReader, actor: str, id: str) -> Item:
     if item is None or item.status == "forgotten" or not may_read(rights_of(views, actor), item):
         raise NotFound(f"there is no item {id!r} in this book")
     return item
-
-
-def chosen(
-    items: Iterable[Item],
-    *,
-    key: str | None = None,
-    tag: str | None = None,
-    provenance: dict[str, Any] | None = None,
-    status: str | None = "live",
-    valid_at: int | None = None,
-    **fields: Any,
-) -> Iterator[Item]:
-    """Those of the items that match every filter that is not None; `fields` are fields of an item by their names."""
-    form = None if key is None else key_form(key)
-    wanted = {name: value for name, value in {**fields, "status": status}.items() if value is not None}
-    for item in items:
-        if (
-            all(getattr(item, name) == value for name, value in wanted.items())
-            and (form is None or (item.key is not None and key_form(item.key) == form))
-            and (tag is None or tag in item.tags)
-            and (provenance is None or provenance.items() <= item.provenance.items())
-            and (valid_at is None or item.valid(valid_at))
-        ):
-            yield item
 
 
 def words(content: Mapping[str, Any]) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from inspect import signature
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
 from ..access.masking import find_secrets, masked
-from ..access.rights import rights_of
-from ..errors import BadInput, NotFound
-from ..ledger.checks import check_each, check_name, check_text, to_us, without_none
+from ..access.rights import THREAD, Rights, rights_of
+from ..errors import BadInput, CommonplaceError, NotFound, shown
+from ..ledger.checks import check_each, check_flag, check_name, check_text, to_us, without_none
 from ..ledger.encoding import blobs_of, decode, encode_payload
 from ..ledger.labels import SENSITIVITY, TRUST, strictness
 from ..verbs import RunId
@@ -19,10 +21,10 @@ from .cores import core_of, may_know, no_core
 from .echoes import comparable, echo_among, texts_of
 from .exclusions import excluded
 from .fields import check_one_of, check_tasks, checked, shape_of
-from .items import from_row, texts_in, value_text
+from .items import Item, from_row, texts_in, value_text
 from .reading import labelled
 from .repository_facts import checked_fact
-from .requests import ItemOrId, Remember, RememberResult, check_items, id_of
+from .requests import ItemOrId, Remember, RememberMany, RememberResult, check_items, id_of
 from .settings import Settings, settings_of
 from .standing import new_item
 from .visibility import may_be_told
@@ -36,6 +38,17 @@ MOST_SHOWN = 500
 
 TRUST_OF = {"tool": "low", "import": "low"}
 """How far what comes from a source is trusted unless somebody says so."""
+
+AT_ONCE = 100
+"""How many entries of `add_many` go into one commit."""
+
+NONE_KEPT = "nothing was kept"
+
+AS_GIVEN = (
+    "text", "key", "value", "title", "category", "confidence", "reason", "core", "type", "provenance", "metadata",
+    "pinned", "source_type", "valid_from", "valid_until", "observed_at",
+)  # fmt: skip
+"""The parameters of `remember` that are fields of an item as they are."""
 
 TIMES = ("valid_from", "valid_until", "occurred_at", "observed_at")
 
@@ -56,6 +69,7 @@ def remember(
     shared: bool | None = None,
     pinned: bool | None = None,
     provenance: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
     citations: Sequence[str] = (),
     reason: str | None = None,
     links: Sequence[tuple[str, ItemOrId]] = (),
@@ -75,6 +89,7 @@ def remember(
     run_id: RunId | None = None,
     session_id: str | None = None,
     id: str | None = None,
+    scope: str | None = None,
 ) -> RememberResult:
     """Keep something for later: a note, a procedure or an episode as text, or a fact as key and value.
 
@@ -88,7 +103,7 @@ def remember(
     reject. With an `id` of your own the call can be repeated safely.
 
     `text` is what to remember, in words. `kind` is fact, note, procedure or episode. `value` is what a fact says
-    under its key. `title` is its title. `tags` are words that it is found by. `shared` is whether the whole team
+    under its key. `title` is its title. `shared` is whether the whole team
     sees it, or its author alone. `links` are other items that it is connected to, as pairs of a relation and an id.
     `valid_from` is from when on it holds. `valid_until` is until when it holds. `observed_at` is when it was
     observed. `core` is the core that it belongs to. `type` is the type of a core's entry, such as pattern.
@@ -97,32 +112,136 @@ def remember(
     trusted: high, normal or low. `pinned` is whether prompts show it before all else. `repository` is whether it is
     a fact of the repository.
     """
+    fields = {**locals()}
+    del fields["session"]
+    return _submitted(session.in_scope(scope), [_asked(session, fields)])[0]
+
+
+def add_many(
+    session: Session,
+    items: Iterable[str | Mapping[str, Any]],
+    *,
+    shared: bool | None = None,
+    scope: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[RememberResult]:
+    """Remember many entries, a hundred of one scope in each commit; see `Memory.add_many`."""
+    session.check_may_act("remember")
+    asked = _checked_entries(session, items, {**PARAMETERS, "shared": shared, "scope": scope})
+    sessions = {name: session.in_scope(name) for name in {each.scope for each in asked}}
+    results = list[RememberResult]()
+    try:
+        while len(results) < len(asked):
+            rest = asked[len(results) :][:AT_ONCE]
+            name, batch = next(groupby(rest, key=lambda each: each.scope))
+            results += _submitted(sessions[name], list(batch), len(results))
+            if progress is not None:
+                progress(len(results), len(asked))
+    except BaseException as error:
+        kept = (
+            f"{len(results):,} of {len(asked):,} entries are kept, and none after them"
+            if results
+            else NONE_KEPT
+        )
+        if isinstance(error, CommonplaceError):
+            error.args = (f"{error} ({kept})",)
+        else:
+            error.add_note(kept)
+        raise
+    return results
+
+
+def _checked_entries(
+    session: Session, items: Iterable[str | Mapping[str, Any]], defaults: Mapping[str, Any]
+) -> list[Asked]:
+    """Check every entry before anything is written. Raises BadInput that names the place of the first bad one."""
+    if isinstance(items, str | Mapping) or not isinstance(items, Iterable):
+        raise BadInput(
+            f"items {shown(items)} is not a list: give texts, or mappings with the parameters of remember"
+        )
+    asked = []
+    for number, entry in enumerate(items, 1):
+        fields = {"text": entry} if isinstance(entry, str) else entry
+        try:
+            if not isinstance(fields, Mapping):
+                raise BadInput(
+                    f"{shown(entry)} is neither a text nor a mapping with the parameters of remember"
+                )
+            if stray := sorted(str(name) for name in fields if name not in PARAMETERS):
+                raise BadInput(f"remember has no {', '.join(stray)}: it takes {', '.join(PARAMETERS)}")
+            given = {name: value for name, value in fields.items() if value is not None}
+            for name in TIMES:  # from a file, times are text
+                if isinstance(given.get(name), str):
+                    given[name] = _time(name, given[name])
+            asked.append(_asked(session, {**defaults, **given}))
+        except CommonplaceError as error:
+            error.args = (f"entry {number}: {error} ({NONE_KEPT})",)
+            raise
+    return asked
+
+
+def _time(name: str, text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise BadInput(f"{name} {shown(text)} is not a time such as 2026-01-31T09:30:00Z") from None
+
+
+PARAMETERS = {
+    name: field.default for name, field in signature(remember).parameters.items() if name != "session"
+}
+"""What `remember` takes, and what each is if it is left out."""
+
+
+class Asked(NamedTuple):
+    """Something to remember, and the labels that its author asks for."""
+
+    request: Remember
+    sensitivity: str | None
+    trust: str | None
+    shared: bool | None
+    scope: str | None
+
+
+def _asked(session: Session, fields: Mapping[str, Any]) -> Asked:
+    """Check the parameters of `remember`. Raises BadInput."""
+    kind, key, run, id = (fields[name] for name in ("kind", "key", "run_id", "id"))
     kind = ("note" if key is None else "fact") if kind is None else kind
-    check_tasks(tasks, type)
+    check_tasks(fields["tasks"], fields["type"])
+    for name, allowed in (("sensitivity", SENSITIVITY), ("trust", TRUST)):
+        if fields[name] is not None:
+            check_one_of(name, fields[name], allowed)
+    for name in ("shared", "pinned", "repository"):
+        if fields[name] is not None:
+            check_flag(name, fields[name])
+    lists = ("tags", "citations", "links", "code_refs", "tasks", "repository")
     content = checked_content(
-        kind, text=text, key=key, value=value, title=title, category=category, confidence=confidence, reason=reason,
-        core=core, type=type, repository=repository or None, tags=tags or None, citations=citations or None,
-        links=links or None, provenance=provenance, pinned=pinned, source_type=source_type,
-        code_refs=code_refs or None, tasks=tasks or None, valid_from=valid_from,
-        valid_until=valid_until, observed_at=observed_at,
-        occurred_at=occurred_at if kind == "episode" else None,  # of anything else it is when it was said
-    )  # fmt: skip
+        kind,
+        **{name: fields[name] for name in AS_GIVEN},
+        **{name: fields[name] or None for name in lists},
+        occurred_at=fields["occurred_at"]
+        if kind == "episode"
+        else None,  # of anything else it is when it was said
+    )
+    supersedes, occurred_at = fields["supersedes"], fields["occurred_at"]
     request = Remember(
         by=session.actor,
         content=content,
         labels={},
-        run=session.run if run_id is None else check_name("run_id", run_id),
+        run=session.run if run is None else check_name("run_id", run),
         acting_in=session.run,
-        session=session_id,
-        parents=tuple(check_name("a parent", id_of(parent)) for parent in check_each("parents", parents)),
+        session=fields["session_id"],
+        parents=tuple(
+            check_name("a parent", id_of(parent)) for parent in check_each("parents", fields["parents"])
+        ),
         supersedes=() if isinstance(supersedes, bool) else check_items("supersedes", supersedes),
         replaces=supersedes is True,
-        follows=shared is None and core is None,
-        override=masked(check_text("override", override)),
+        follows=fields["shared"] is None and fields["core"] is None,
+        override=masked(check_text("override", fields["override"])),
         id=None if id is None else check_name("id", id),
         occurred_us=None if occurred_at is None else to_us("occurred_at", occurred_at),
     )
-    return _submitted(session, request, sensitivity, trust, shared)
+    return Asked(request, *(fields[name] for name in ("sensitivity", "trust", "shared", "scope")))
 
 
 def checked_content(kind: str, *, text: str | None = None, value: Any = ..., **fields: Any) -> dict[str, Any]:
@@ -151,47 +270,88 @@ def checked_content(kind: str, *, text: str | None = None, value: Any = ..., **f
     return content
 
 
-def _submitted(
-    session: Session, request: Remember, sensitivity: str | None, trust: str | None, shared: bool | None
-) -> RememberResult:
-    """Judge what needs no lock (secrets, labels, echoes, exclusions), and submit the rest."""
-    session.services.showing.note()
-    with session.snapshot() as now:
-        settings = settings_of(now)
-        content, secrets, sensitivity = without_secrets_as_set(settings, request.content, sensitivity)
-        if secrets and settings.secrets == "reject":
-            reason = f"it holds a secret ({', '.join(secrets)}): keep it in a vault"
-            return RememberResult(None, "rejected", reason, redacted=secrets)
-        labels = _labels(session, now, content, sensitivity, trust, shared)
-        echo = _echo(session, now, content, request.run, request.parents)
-        rule = _exclusions(now, settings, content)
-    elsewhere = _excluded(content) if rule != "off" else ""
-    request = replace(
-        request, content=content, labels=labels, secrets=secrets, echo_of=echo,
-        excluded=elsewhere if rule == "refuse" else "",
-    )  # fmt: skip
-    result: RememberResult = session.submit("memory.remember", request, "remember")
-    if result.held is not None and result.held.comparison:
+def _submitted(session: Session, asked: Sequence[Asked], before: int | None = None) -> list[RememberResult]:
+    """Judge what needs no lock, and submit the rest in one commit. Answers for the first entries, perhaps not for all:
+    what follows an answer that shows items of others has to be judged anew. `before` is how many entries of the same
+    call were submitted earlier; None for a call with one entry."""
+    judged = judge(session, asked, before)
+    requests = tuple(each.request for each in judged)
+    if before is None:
+        results: list[RememberResult] = [session.submit("memory.remember", requests[0], "remember")]
+    else:
+        results = session.submit("memory.remember_many", RememberMany(requests, before), "remember")
+    seen = [id for result in results if result.held and result.held.comparison for id in result.held.items]
+    if seen:
         with session.viewer() as viewer:
-            others = [viewer.item(id) for id in result.held.items]
+            others = [viewer.item(id) for id in seen]
         session.was_shown([item.id for item in others if item is not None and item.agent != session.actor])
-    if elsewhere and not request.override and result.outcome in ("stored", "flagged"):
-        return replace(result, advice=f"it was kept, though {elsewhere}")
-    return result
+    return [each.advised(result) for each, result in zip(judged, results, strict=False)]
+
+
+def judge(session: Session, asked: Sequence[Asked], before: int | None = None) -> list[Judged]:
+    """Judge what needs no lock: secrets, labels, echoes, exclusions."""
+    session.services.showing.note()
+    judged = list[Judged]()
+    with session.snapshot() as now:
+        judging = _Judging(session, now)
+        for number, each in enumerate(asked, (before or 0) + 1):
+            try:
+                judged.append(judging.judged(each))
+            except CommonplaceError as error:
+                if before is not None:
+                    error.args = (f"entry {number}: {error}",)
+                raise
+    return judged
+
+
+class Judged(NamedTuple):
+    """A request with all that needs no lock judged; and what can be read elsewhere, as an advice."""
+
+    request: Remember
+    elsewhere: str = ""
+
+    def advised(self, result: RememberResult) -> RememberResult:
+        if self.elsewhere and not self.request.override and result.outcome in ("stored", "flagged"):
+            return replace(result, advice=f"it was kept, though {self.elsewhere}")
+        return result
+
+
+class _Judging:
+    """What is judged of entries without a lock, in one state of the book: what all of them need is read once."""
+
+    def __init__(self, session: Session, now: ViewReader) -> None:
+        self._session, self._now, self._settings = session, now, settings_of(now)
+        self._rights = rights_of(now, session.actor)
+        self._heard = dict[tuple[str | None, tuple[str, ...]], Heard]()
+        """What was shown to the author, by the run and the parents that an entry names."""
+
+    def judged(self, asked: Asked) -> Judged:
+        request, now = asked.request, self._now
+        content, secrets, sensitivity = without_secrets_as_set(
+            self._settings, request.content, asked.sensitivity
+        )
+        place = (request.run, request.parents)
+        if place not in self._heard:
+            self._heard[place] = _heard(self._session, now, self._rights, *place)
+        rule = _exclusions(now, self._settings, content)
+        elsewhere = _excluded(content) if rule != "off" else ""
+        asked = asked._replace(sensitivity=sensitivity)
+        request = replace(
+            request,
+            content=content,
+            secrets=secrets,
+            labels=_labels(self._session, now, self._rights, content, asked),
+            echo_of=_echo(self._session, self._rights, content, self._heard[place]),
+            excluded=elsewhere if rule == "refuse" else "",
+        )
+        return Judged(request, elsewhere)
 
 
 def _labels(
-    session: Session,
-    views: ViewReader,
-    content: Mapping[str, Any],
-    sensitivity: str | None,
-    trust: str | None,
-    shared: bool | None,
+    session: Session, views: ViewReader, rights: Rights, content: Mapping[str, Any], asked: Asked
 ) -> dict[str, str]:
-    usual = TRUST_OF.get(content.get("provenance", {}).get("source_kind", ""), "normal")
-    sensitivity = check_one_of("sensitivity", "private" if sensitivity is None else sensitivity, SENSITIVITY)
-    trust = check_one_of("trust", trust or usual, TRUST)
-    rights = rights_of(views, session.actor)
+    usual = _usual_trust(content)
+    sensitivity, trust, shared = asked.sensitivity or "private", asked.trust or usual, asked.shared
     if strictness("trust", trust) < strictness("trust", usual) and not rights.may("relabel"):
         raise BadInput(
             f"what comes from there is of {usual} trust until a person says otherwise: leave trust out"
@@ -207,28 +367,46 @@ def _labels(
     return {"sensitivity": sensitivity, "trust": trust, **team}
 
 
-def _echo(
-    session: Session, views: ViewReader, content: Mapping[str, Any], run: str | None, parents: Collection[str]
-) -> str:
-    """Something that was shown to this actor, in this run or outside any, that says all that this does. What was
-    logged and is named as a parent is not repeated but promoted."""
+def _usual_trust(content: Mapping[str, Any]) -> str:
+    return TRUST_OF.get(content.get("provenance", {}).get("source_kind", ""), "normal")
+
+
+class Heard(NamedTuple):
+    """What was shown to an actor, in a run or outside any: items, and what events say."""
+
+    items: Sequence[Item] = ()
+    events: Sequence[tuple[str, list[str]]] = ()
+
+
+def _heard(
+    session: Session, views: ViewReader, rights: Rights, run: str | None, parents: Collection[str]
+) -> Heard:
+    """What was shown to this actor. What was logged and is named as a parent is not repeated but promoted."""
     actor = session.actor
     if session.is_owner:
-        return ""
+        return Heard()
     ids = {
         id: None
         for where in dict.fromkeys((run or "", ""))
-        for _, id in views.scan("memory.heard", where, actor, limit=MOST_SHOWN, reverse=True)
+        for _, id in views.scan("memory.heard", views.scope, where, actor, limit=MOST_SHOWN, reverse=True)
     }
     rows = zip(ids, views.get_all(decode, "memory.items", [(id,) for id in ids]), strict=True)
     items = {id: labelled(views, from_row(row)) for id, row in rows if row is not None}
-    rights = rights_of(views, actor)
     others = session.ledger.events_by_id([id for id in ids if id not in items and id not in parents])
-    events = [event for event in others if may_be_told(views, rights, event)]
-    new = new_item(actor, content, session.ledger.moment())
-    shown = [(item.id, texts_of(item)) for item in comparable(rights, new, items.values())]
-    shown += [(event.id, [text for text in texts_in(event.payload) if " " in text]) for event in events]
-    return echo_among(content, shown)
+    # What was said in a conversation is a source: keeping it is no echo, however it was found.
+    told = [event for event in others if not event.kind.startswith(THREAD)]
+    events = [event for event in told if may_be_told(views, rights, event)]
+    texts = [(event.id, [text for text in texts_in(event.payload) if " " in text]) for event in events]
+    return Heard([*items.values()], texts)
+
+
+def _echo(session: Session, rights: Rights, content: Mapping[str, Any], heard: Heard) -> str:
+    """Something that was shown to this actor that says all that this does."""
+    if not any(heard):
+        return ""
+    new = new_item(session.actor, content, session.ledger.moment())
+    items = comparable(rights, new, heard.items)
+    return echo_among(content, [*((item.id, texts_of(item)) for item in items), *heard.events])
 
 
 def without_secrets_as_set(

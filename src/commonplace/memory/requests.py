@@ -36,6 +36,8 @@ class Remember(msgspec.Struct, frozen=True):
     supersedes: tuple[str, ...] = ()
     follows: bool = False
     """Nobody said whether it is shared: then as what it takes the place of."""
+    proposed: bool = False
+    """It waits until a person decides, whatever it says."""
     replaces: bool = False
     """Supersede whatever fact of the author's own has the same key."""
     secrets: tuple[str, ...] = ()
@@ -46,6 +48,14 @@ class Remember(msgspec.Struct, frozen=True):
     """Something that was shown to the author, which this repeats."""
     id: str | None = None
     occurred_us: int | None = None
+
+
+class RememberMany(msgspec.Struct, frozen=True):
+    """Keep several items of one author, one after the other, in one commit."""
+
+    requests: tuple[Remember, ...]
+    before: int = 0
+    """How many entries of the same call were kept earlier: an error names the place of an entry."""
 
 
 class RememberResult(msgspec.Struct, frozen=True):
@@ -202,6 +212,8 @@ class Tombstone(msgspec.Struct, frozen=True):
     deleted_by: str
     reason: str
     erased: bool = False
+    scope: str = ""
+    """The scope that it belonged to, by its key."""
 
     @property
     def deleted_at(self) -> datetime:

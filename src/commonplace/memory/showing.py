@@ -11,12 +11,13 @@ import logging
 import threading
 from collections.abc import Iterable
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CommonplaceError
 from ..ledger.encoding import decode
 from ..ledger.events import draft
 from ..ledger.overlay import Overlay
+from ..ledger.scopes import Bound
 from .requests import RECALLED, Shown
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def not_noted(overlay: Overlay, request: Shown) -> list[str]:
     return [
         id
         for id in dict.fromkeys(request.shown)
-        if overlay.get("memory.shown", request.run or "", id, request.actor) is None
+        if overlay.get("memory.shown", overlay.scope, request.run or "", id, request.actor) is None
         and not _gone(overlay, id)
     ]
 
@@ -56,6 +57,14 @@ def not_noted(overlay: Overlay, request: Shown) -> list[str]:
 def _gone(overlay: Overlay, id: str) -> bool:
     record = overlay.record_of(id)
     return record is None or record.body is None
+
+
+class _Reader(NamedTuple):
+    """Who was shown something, and where."""
+
+    actor: str
+    run: str | None
+    bound: Bound | None
 
 
 class Showing:
@@ -67,14 +76,15 @@ class Showing:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._lock = threading.Condition()
-        self._waiting: dict[tuple[str, str | None], dict[str, None]] = {}
+        self._recording = threading.Lock()
+        self._waiting: dict[_Reader, dict[str, None]] = {}
         self._last = 0.0
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def add(self, actor: str, run: str | None, ids: Iterable[str]) -> None:
+    def add(self, actor: str, run: str | None, bound: Bound | None, ids: Iterable[str]) -> None:
         with self._lock:
-            waiting = self._waiting.setdefault((actor, run), {})
+            waiting = self._waiting.setdefault(_Reader(actor, run, bound), {})
             waiting.update(dict.fromkeys(ids))
             while len(waiting) > MOST_WAITING:
                 del waiting[next(iter(waiting))]
@@ -85,18 +95,23 @@ class Showing:
 
     def note(self) -> None:
         """Record what waits. What could not be recorded waits on."""
-        if not self._waiting:
+        if not self._waiting and not self._recording.locked():
             return
-        with self._lock:
-            waiting, self._waiting = self._waiting, {}
-            self._lock.notify_all()
+        # The other thread may be recording what this caller is about to be judged by: wait until it is there.
+        with self._recording:
+            with self._lock:
+                waiting, self._waiting = self._waiting, {}
+                self._lock.notify_all()
+            self._record_all(waiting)
+
+    def _record_all(self, waiting: dict[_Reader, dict[str, None]]) -> None:
         while waiting:
-            (actor, run), ids = waiting.popitem()
+            reader, ids = waiting.popitem()
             try:
-                self._record(actor, run, list(ids))
+                self._record(reader, list(ids))
             except BaseException:
                 with self._lock:
-                    for whose, left in [((actor, run), ids), *waiting.items()]:
+                    for whose, left in [(reader, ids), *waiting.items()]:
                         self._waiting[whose] = left | self._waiting.get(whose, {})
                 raise
 
@@ -129,9 +144,11 @@ class Showing:
             return False
         return True
 
-    def _record(self, actor: str, run: str | None, ids: list[str]) -> None:
-        with self._ledger.snapshot() as now:
-            noted = now.get_all(decode, "memory.shown", [(run or "", id, actor) for id in ids])
+    def _record(self, reader: _Reader, ids: list[str]) -> None:
+        actor, run, bound = reader
+        with self._ledger.snapshot(bound=bound) as now:
+            noted = now.get_all(decode, "memory.shown", [(now.scope, run or "", id, actor) for id in ids])
         fresh = [id for id, position in zip(ids, noted, strict=True) if position is None]
         for start in range(0, len(fresh), MOST_NOTED):
-            self._ledger.submit("memory.shown", Shown(actor, run, tuple(fresh[start : start + MOST_NOTED])))
+            shown = Shown(actor, run, tuple(fresh[start : start + MOST_NOTED]))
+            self._ledger.submit("memory.shown", shown, bound=bound)

@@ -50,14 +50,17 @@ def _before(first: Item, second: Item) -> bool:
 
 
 def standing(
-    views: ViewReader, key: str | None, where: Iterable[str], comparable: Callable[[str], Item | None]
+    views: ViewReader,
+    key: str | None,
+    where: Iterable[tuple[str, str]],
+    comparable: Callable[[str], Item | None],
 ) -> list[Item]:
-    """The facts under a key that stand, in each of these places: the newest, and while these hold for some time only,
-    those before."""
+    """The facts under a key that stand, in each of these places (a scope, and an author or "" for the team): the
+    newest, and while these hold for some time only, those before."""
     facts = []
-    for partition in where if key is not None else ():
+    for scope, whose in where if key is not None else ():
         form = key_form(str(key))
-        for _, id in views.each("memory.keys", form, partition, reverse=True):
+        for _, id in views.each("memory.keys", form, scope, whose, reverse=True):
             fact = comparable(id)
             if fact is not None and fact.current and key_form(fact.key or "") == form:
                 facts.append(fact)

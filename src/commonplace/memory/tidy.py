@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import convert
+from msgspec.structs import replace
 
 from ..documents.document import TASKS, all_entries, archived_us, days, task_of
 from ..documents.writing import ArchiveDocuments
@@ -59,8 +60,8 @@ class Holdings(msgspec.Struct, frozen=True):
     days: tuple[str, ...]
     tasks: Mapping[str, tuple[int, str]]
     """Of each task's folder, when it was last written to, and what its documents say."""
-    core_days: Mapping[str, int]
-    """Of each core that lets entries grow old, after how many days."""
+    core_days: Mapping[tuple[str, str], int]
+    """Of each core that lets entries grow old, by its scope and id, after how many days."""
 
 
 class Upkeep(msgspec.Struct, frozen=True):
@@ -77,19 +78,34 @@ def tidied(session: Session, now_us: int, dry_run: bool) -> Upkeep:
     """Do what memory needs as of a moment; with `dry_run`, only say what that is."""
     with session.viewer() as viewer:
         settings, holdings = viewer.settings, _holdings(viewer.views, viewer)
+        scopes = [str(key) for _, key in viewer.views.scan("scopes.keys")]
     chores, unclear = plan(holdings, settings, now_us)
-    items = holdings.items
-    if not dry_run:
-        for chore in chores:
-            _do(session, chore)
-        with session.viewer() as viewer:
-            items = tuple(viewer.items())
-    live = [item for item in items if item.current]
+    for chore in () if dry_run else chores:
+        _do(session, chore)
+    for each in map(session.alone_in, scopes):  # each scope has documents of its own
+        with each.viewer() as viewer:
+            more, left = plan(_documents(viewer.views), settings, now_us)
+        chores, unclear = [*chores, *more], [*unclear, *left]
+        for chore in () if dry_run else more:
+            _do(each, chore)
+    with session.viewer() as viewer:
+        live = [item for item in viewer.items() if item.current]
     size = sum(len(item.text) for item in live)
     return Upkeep(tuple(chores), tuple(unclear), len(live), size, not dry_run)
 
 
 def _holdings(views: ViewReader, viewer: Viewer) -> Holdings:
+    cores = [convert(row, Core) for _, row in views.scan("memory.cores")]
+    core_days = {
+        (core.scope, core.id): core.config.archive_after_days
+        for core in cores
+        if core.config.archive_after_days
+    }
+    return replace(_documents(views), items=tuple(viewer.items()), core_days=core_days)
+
+
+def _documents(views: ViewReader) -> Holdings:
+    """The daily logs and the folders of tasks."""
     tasks: dict[str, tuple[int, str]] = {}
     for path, entries in all_entries(views, TASKS).items():
         task = task_of(path)
@@ -97,15 +113,8 @@ def _holdings(views: ViewReader, viewer: Viewer) -> Holdings:
             written, text = tasks.get(task, (0, ""))
             last = max(entry.written_us for entry in entries)
             tasks[task] = max(written, last), "\n".join([text, *(entry.text for entry in entries)])
-    cores = [convert(row, Core) for _, row in views.scan("memory.cores")]
-    return Holdings(
-        items=tuple(viewer.items()),
-        days=tuple(day for day in days(views) if archived_us(views, "day", day) is None),
-        tasks=tasks,
-        core_days={
-            core.id: core.config.archive_after_days for core in cores if core.config.archive_after_days
-        },
-    )
+    listed = tuple(day for day in days(views) if archived_us(views, "day", day) is None)
+    return Holdings((), listed, tasks, {})
 
 
 def _do(session: Session, chore: Chore) -> None:
@@ -145,7 +154,7 @@ def plan(holdings: Holdings, settings: Settings, now_us: int) -> tuple[list[Chor
     for core, age in sorted(holdings.core_days.items()):
         aged = tuple(item.id for item in holdings.items if _aged(item, core, age, now_us))
         if aged:
-            chores.append(Chore("archive items", aged, f"the core {core!r} keeps entries for {age} days"))
+            chores.append(Chore("archive items", aged, f"the core {core[1]!r} keeps entries for {age} days"))
             gone.update(aged)
     live = [item for item in holdings.items if item.current and item.id not in gone]
     return chores + _within(live, settings.budget), unclear
@@ -167,9 +176,9 @@ def _ended_tasks(holdings: Holdings, age: int, now_us: int) -> tuple[tuple[str, 
     return tuple(ended), unclear
 
 
-def _aged(item: Item, core: str, days: int, now_us: int) -> bool:
+def _aged(item: Item, core: tuple[str, str], days: int, now_us: int) -> bool:
     touched = max(item.updated_us, item.verified_us or 0)
-    return item.core == core and item.current and now_us - touched >= days * DAY_US
+    return (item.scope, item.core) == core and item.current and now_us - touched >= days * DAY_US
 
 
 class Load(msgspec.Struct):
@@ -235,12 +244,13 @@ def _age(item: Item) -> tuple[bool, int, str]:
 def _duplicates(live: list[Item]) -> list[tuple[str, tuple[str, ...]]]:
     """For each key that stands more than once in one place, the facts that give way. Those of which somebody has
     decided that they stand beside each other stay, and those that hold for some time only."""
-    by_key: dict[tuple[str, str, str], list[Item]] = defaultdict(list)
+    by_key: dict[tuple[str, ...], list[Item]] = defaultdict(list)
     for item in live:
         beside = any(relation == BESIDE for relation, _ in item.links)
         dated = item.valid_from_us is not None or item.valid_until_us is not None
         if item.kind == "fact" and item.key and not (item.repository or beside or dated):
-            by_key["" if item.shared else item.agent, item.core or "", key_form(item.key)].append(item)
+            where = (item.scope, "" if item.shared else item.agent, item.core or "")
+            by_key[*where, key_form(item.key)].append(item)
     duplicates = []
     for _, facts in sorted(by_key.items()):
         if len(facts) > 1:
@@ -256,11 +266,11 @@ def _standing(fact: Item) -> tuple[int, float, int, str]:
 
 
 def _oldest_episodes(live: Iterable[Item]) -> list[Item]:
-    """The older half of the episodes of the author who has most."""
-    by_author: dict[tuple[str, bool], list[Item]] = defaultdict(list)
+    """The older half of the episodes of the author who has most, in one scope."""
+    by_author: dict[tuple[str, str, bool], list[Item]] = defaultdict(list)
     for item in live:
         if item.kind == "episode" and item.core is None:
-            by_author[item.agent, item.shared].append(item)
+            by_author[item.scope, item.agent, item.shared].append(item)
     if not by_author:
         return []
     most = max(sorted(by_author), key=lambda author: len(by_author[author]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Never, get_args
+from typing import TYPE_CHECKING, Any, Literal, Never
 
 from msgspec import convert, json
 
@@ -26,11 +26,14 @@ from ..ledger.checks import (
 from ..ledger.encoding import encode_payload
 from ..verbs import verb
 from .cores import DEEPEST, Core, LinkStep, SetCore, core_of, no_core, walked
-from .fields import check_one_of, check_tag, check_tasks, checked, shape_of, wanted_provenance
-from .items import CATEGORIES, SHAPES, Item, Status
-from .markdown import fitting
-from .reading import chosen, of_memory, tombstones
-from .remember import TIMES, check_no_blob, remember, without_secrets_as_set
+from .fields import check_one_of, check_tasks, checked, shape_of
+from .filters import FILTERS, check_known, item_filter
+from .history import ItemChange, history
+from .items import Item
+from .listing import ItemList, listed
+from .markdown import document, fitting
+from .reading import of_memory, tombstones
+from .remember import TIMES, add_many, check_no_blob, remember, without_secrets_as_set
 from .repository_facts import checked_fact
 from .requests import (
     Forget,
@@ -57,15 +60,17 @@ if TYPE_CHECKING:
     Suggestions = list[Suggestion]
 
 Items = list[Item]
+Results = list[RememberResult]
 Tombstones = list[Tombstone]
 Cores = list[Core]
+Changes = list[ItemChange]
 Steps = list[LinkStep]
 
 CONFIRMATION = "FORGET"
 
 _EMPTY: dict[str, Any] = {
-    "tags": [], "citations": [], "links": [], "code_refs": [], "tasks": [], "provenance": {}, "reason": "",
-    "pinned": False,
+    "tags": [], "citations": [], "links": [], "code_refs": [], "tasks": [], "provenance": {}, "metadata": {},
+    "reason": "", "pinned": False,
 }  # fmt: skip
 """What a field has when it is taken away, where that is not None."""
 
@@ -77,6 +82,25 @@ class Memory:
         self._session = session
 
     # changing
+
+    @verb
+    def add_many(
+        self,
+        items: Sequence[str | Mapping[str, Any]],
+        *,
+        shared: bool | None = None,
+        scope: str | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Results:
+        """Remember many entries: texts, or mappings with the parameters of `remember`. There is one result for each, in
+        their order, and each is judged as if it were remembered by itself after the ones before it. All entries are
+        checked before anything is written, and an error names the place of the bad one. A hundred entries make one
+        commit: an interruption keeps the hundreds before it, and the error says how many. Entries with an `id` can be
+        sent again safely.
+
+        `items` are the entries. `shared` is whether the whole team sees those that do not say so."""
+        told = check_call("progress", progress)
+        return add_many(self._session, items, shared=shared, scope=scope, progress=told)
 
     @verb
     def resolve(self, id: ItemOrId, choice: str, rationale: str = "") -> Item:
@@ -211,59 +235,55 @@ class Memory:
         raise NotFound(f"there is no item {id!r} in this book" + ("" if at is None else " as of then"))
 
     @verb
+    def history(self, id: ItemOrId, at: At = None) -> Changes:
+        """Every change of one item, oldest first: what was done, by whom, when, which fields changed from what to what,
+        and why. What this actor could not see at the time, or may not see now, is left out. Of an item that was erased,
+        only that is told, to its author and the owner. Raises NotFound if it does not exist or this actor may not see
+        it."""
+        return history(self._session, id, at)
+
+    @verb
     def list(
         self,
         /,
         *,
         kind: str | None = None,
         key: str | None = None,
-        tag: str | None = None,
+        tags: Sequence[str] | None = None,
         agent: str | None = None,
         core: str | None = None,
         repository: bool | None = None,
         category: str | None = None,
         provenance: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
         status: str | None = "live",
-        at: At = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         valid_at: datetime | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        at: At = None,
+        scope: str | None = None,
         **unknown: Never,
-    ) -> Items:
-        """The items that match every filter, oldest first: known to the book as of `at`, and holding at `valid_at`.
-        `status` None: also held, superseded, archived, dropped and forgotten ones. Raises BadInput for an unknown
-        filter, category or field of `provenance`.
+    ) -> ItemList:
+        """The items that match every filter, oldest first, as of `at`: all of them, or a page of `limit` items with a
+        cursor for the next. `status` None: also held, superseded, archived, dropped and forgotten ones. Items that have
+        expired are listed, and marked where the list is printed; `valid_at` leaves them out. Metadata is compared by
+        type: with a value, or with gt, gte, lt, lte, ne, in and exists, as in `{"seats": {"gte": 5}}`. Raises BadInput
+        for a filter that there is not, and for a field of metadata that no item has which this actor may see.
 
-        `kind` is fact, note, procedure or episode. `core` is the core that they belong to. `repository` is
-        whether to list only facts of the repository, or only others. `valid_at` is a time at
-        which they hold."""
-        _check_filters(
-            "memory.list",
-            unknown,
-            "kind key tag agent core repository category provenance status at valid_at",
-        )
-        names = (
-            ("kind", kind, SHAPES),
-            ("status", status, get_args(Status)),
-            ("category", category, CATEGORIES),
-        )
-        for field, name, allowed in names:
-            if name is not None:
-                check_one_of(field, name, allowed)
-        filters: dict[str, Any] = {
-            "key": None if key is None else check_name("key", key),
-            "agent": None if agent is None else check_name("agent", agent),
-            "core": None if core is None else check_name("core", id_of(core)),
-            "tag": None if tag is None else check_tag(tag),
-            "provenance": None if provenance is None else wanted_provenance(provenance),
-            "valid_at": None if valid_at is None else to_us("valid_at", valid_at),
-        }
-        self._session.check_reads("long_term")
-        with self._session.viewer(at) as viewer:
-            items = chosen(
-                viewer.items(), kind=kind, status=status, category=category, repository=repository, **filters
-            )  # fmt: skip
-            listed = sorted(map(viewer.shown, items), key=lambda item: (item.recorded_us, item.id))
-        self._session.was_shown([item.id for item in listed])
-        return listed
+        `kind` is fact, note, procedure or episode. `core` is the core that they belong to. `repository` is whether to
+        list only facts of the repository, or only others. `status` is live, held, superseded, archived, dropped or
+        forgotten. `until` is the time before which they were recorded. `valid_at` is a time at which they hold. `after`
+        is the cursor of the page before."""
+        check_known("memory.list", unknown, (*FILTERS, "status", "valid_at", "limit", "after", "at", "scope"))
+        only = item_filter(
+            kind=kind, key=key, tags=tags, agent=agent, core=core, repository=repository, category=category,
+            provenance=provenance, metadata=metadata, status=status, since=since, until=until, valid_at=valid_at,
+        )  # fmt: skip
+        session = self._session.narrowed(scope)
+        session.check_reads("long_term")
+        return listed(session, only, limit, after, at)
 
     @verb
     def long_term(self, at: At = None) -> Items:
@@ -272,7 +292,11 @@ class Memory:
         self._session.check_reads("long_term")
         now_us = self._session.ledger.moment(at)
         with self._session.viewer(at) as viewer:
-            items = [item for item in chosen(viewer.items()) if of_memory(item) and not item.expired(now_us)]
+            items = [
+                item
+                for item in viewer.items()
+                if item.current and of_memory(item) and not item.expired(now_us)
+            ]
             listed = fitting(map(viewer.shown, items), viewer.settings.max_size_kb * 1024)[0]
         self._session.was_shown([item.id for item in listed])
         return listed
@@ -296,7 +320,9 @@ class Memory:
         """What was forgotten: by whom, when and why, without content."""
         actor = self._session.actor
         with self._session.snapshot(at) as snapshot:
-            return [stone for stone in tombstones(snapshot) if actor in (OWNER, stone.agent)]
+            rights = self._session.rights()
+            stones = [stone for stone in tombstones(snapshot) if rights.in_scope(stone.scope)]
+            return [stone for stone in stones if actor in (OWNER, stone.agent)]
 
     @verb
     def curate(self, days: int = 7, *, dry_run: bool = False) -> dict[str, Any]:
@@ -332,14 +358,46 @@ class Memory:
         )
 
     @verb
-    def export(self, to: str | Path, at: At = None) -> int:
-        """Write the items that this actor may see, of every status, as JSON, one per line. Returns how many.
+    def export(
+        self,
+        to: str | Path,
+        *,
+        format: str = "json",
+        kind: str | None = None,
+        key: str | None = None,
+        tags: Sequence[str] | None = None,
+        agent: str | None = None,
+        core: str | None = None,
+        repository: bool | None = None,
+        category: str | None = None,
+        provenance: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        status: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        at: At = None,
+        scope: str | None = None,
+        **unknown: Never,
+    ) -> int:
+        """Write the items that this actor may see and that match every filter, of every status unless one is named: as
+        JSON, one item per line, or as markdown that people read. Returns how many.
 
-        `to` is the file to write."""
-        items = self.list(status=None, at=at)
+        `to` is the file to write. `format` is json or markdown. `kind` is fact, note, procedure or episode. `core` is
+        the core that they belong to. `repository` is whether to write only facts of the repository, or only others.
+        `until` is the time before which they were recorded. `status` is live, held, superseded, archived, dropped or
+        forgotten."""
+        check_known("memory.export", unknown, ("to", "format", *FILTERS, "status", "at", "scope"))
+        check_one_of("format", format, ("json", "markdown"))
+        items = self.list(
+            kind=kind, key=key, tags=tags, agent=agent, core=core, repository=repository, category=category,
+            provenance=provenance, metadata=metadata, status=status, since=since, until=until, at=at, scope=scope,
+        )  # fmt: skip
         try:
             with new_file(check_path("a file", to), self._session.services.beside) as file:
-                file.writelines(json.encode(item) + b"\n" for item in items)
+                if format == "markdown":
+                    file.write(document("Memory", items, items.all_marks).encode())
+                else:
+                    file.writelines(json.encode(item) + b"\n" for item in items)
         except OSError as error:
             raise BadInput(f"{to} cannot be written ({error}): name another file") from None
         return len(items)
@@ -419,7 +477,7 @@ class Memory:
         if core is not None and check_name("a core", core) not in rules:
             raise NotFound(no_core(core))
         now_us = self._session.ledger.moment(at) if now is None else to_us("now", now)
-        return suggested(self.list(core=core, at=at), rules, now_us)
+        return suggested([*self.list(core=core, at=at)], rules, now_us)
 
     @verb
     def traverse(
@@ -446,33 +504,51 @@ def forget(
     /,
     id: ItemOrId | Sequence[ItemOrId] | None = None,
     *,
+    kind: str | None = None,
     key: str | None = None,
-    tag: str | None = None,
+    tags: Sequence[str] | None = None,
+    agent: str | None = None,
+    core: str | None = None,
+    repository: bool | None = None,
+    category: str | None = None,
     provenance: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
     erase: bool = False,
     confirm: str | None = None,
     reason: str = "",
     dry_run: bool = False,
     if_position: int | None = None,
+    scope: str | None = None,
     **unknown: Never,
 ) -> Forgotten:
-    """Forget the items that match every filter: id, key, tag, provenance. They leave tombstones and can be restored.
-    With `erase`, their content and everything derived from it is gone for good. Needs `confirm="FORGET"`,
+    """Forget the items that match every filter, as `memory.list` chooses them. They leave tombstones and can be
+    restored. With `erase`, their content and everything derived from it is gone for good. Needs `confirm="FORGET"`,
     unless nothing is to be done (`dry_run`).
 
-    `erase` is whether the content goes as well, and all that is derived from it. `confirm` is the word FORGET."""
-    _check_filters("forget", unknown, "id key tag provenance erase confirm reason dry_run if_position")
+    `kind` is fact, note, procedure or episode. `core` is the core that they belong to. `repository` is whether to
+    forget only facts of the repository, or only others. `until` is the time before which they were recorded. `erase` is
+    whether the content goes as well, and all that is derived from it. `confirm` is the word FORGET."""
+    check_known(
+        "forget", unknown, ("id", *FILTERS, "erase", "confirm", "reason", "dry_run", "if_position", "scope")
+    )
+    session = session.narrowed(scope)
     if confirm != CONFIRMATION and not dry_run:
         raise BadInput(
             f'nothing was forgotten: say confirm="{CONFIRMATION}" if you mean it, or dry_run=True to see'
         )
-    if not (id or key or tag or provenance):
-        raise BadInput("say what to forget: an id, a key, a tag or a provenance")
+    only = item_filter(
+        kind=kind, key=key, tags=tags, agent=agent, core=core, repository=repository, category=category,
+        provenance=provenance, metadata=metadata, since=since, until=until,
+    )  # fmt: skip
+    if not id and not only and scope is None:
+        raise BadInput(f"say what to forget: an id, or one of {', '.join((*FILTERS, 'scope'))}")
     ids = () if id is None else check_items("id", id)
-    if key is not None or tag is not None or provenance is not None:
-        items = Memory(session).list(key=key, tag=tag, provenance=provenance, status=None)
+    if only or (scope is not None and id is None):
+        session.check_reads("long_term")
         keeps = session.rights().may("keep_memory")
-        own = [item for item in items if keeps or item.agent == session.actor]
+        own = [item for item in listed(session, only) if keeps or item.agent == session.actor]
         matching = tuple(item.id for item in own if item.status != "forgotten" or erase)
         ids = matching if id is None else tuple(each for each in ids if each in matching)
     by = "operator" if session.is_owner else "user"
@@ -508,8 +584,3 @@ def _revised(item: Item, fields: Mapping[str, Any]) -> dict[str, Any]:
     content = {name: content.get(name, _EMPTY.get(name)) for name in changed}
     check_no_blob(content)
     return content
-
-
-def _check_filters(verb: str, unknown: Mapping[str, Any], allowed: str) -> None:
-    if unknown:
-        raise BadInput(f"{verb} has no {', '.join(sorted(unknown))}: it takes {', '.join(allowed.split())}")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
 from ..access.rights import Rights, may_see_of
 from ..documents.document import WRITTEN
+from ..ledger.keys import Key
+from ..ledger.scopes import SCOPE, SCOPED, name_of
 from .cores import Core, may_know
 from .items import Item, without_secrets
 from .reading import all_items, compared, item_at, may_read
@@ -19,6 +21,10 @@ from .visibility import readable_ids
 if TYPE_CHECKING:
     from ..documents.document import DocumentEntry
     from ..ledger.reader import ViewReader
+
+
+FEW_SCOPES = 64
+"""Up to so many scopes are read one by one."""
 
 
 class Viewer(NamedTuple):
@@ -42,17 +48,30 @@ class Viewer(NamedTuple):
 
     def sees(self, entry: DocumentEntry) -> bool:
         """Whether it may read an entry of a document."""
-        labels = {"sensitivity": entry.sensitivity, "audience": "team"}
+        labels = {"sensitivity": entry.sensitivity, "audience": "team", SCOPE: entry.scope}
         return all(
             may_see_of(rights, entry.by, WRITTEN, {**labels, **(views.get("labels", entry.id) or {})})
             for views, rights in self.pairs
         )
 
     def sees_core(self, id: str) -> bool:
-        rows = [(views.get("memory.cores", id), rights) for views, rights in self.pairs]
+        rows = [(views.get("memory.cores", views.scope, id), rights) for views, rights in self.pairs]
         return all(row is not None and may_know(rights, convert(row, Core)) for row, rights in rows)
 
     # items
+
+    def rows(self, view: str, *prefix: str | int) -> list[tuple[Key, Any]]:
+        """The rows of a view whose keys go on with a scope after these parts, of every scope that it reads."""
+        scopes = self.pairs[0][1].scopes
+        if scopes is None:
+            return self.views.scan(view, *prefix)
+        return [row for scope in sorted(scopes) for row in self.views.scan(view, *prefix, scope)]
+
+    @property
+    def partitions(self) -> list[str]:
+        """Where a view that keeps rows for each scope and for all scopes together is read: a few scopes one by one."""
+        scopes = self.pairs[0][1].scopes
+        return ["", SCOPED] if scopes is None or len(scopes) > FEW_SCOPES else sorted(scopes)
 
     def allows(self, item: Item) -> bool:
         """Whether it may read an item, by the rights and labels of then and of now."""
@@ -69,8 +88,11 @@ class Viewer(NamedTuple):
         return item if item is not None and self.allows(item) else None
 
     def items(self) -> Iterator[Item]:
-        """Every item of the book that it may see, oldest first."""
-        return filter(self.allows, all_items(self.views))
+        """Every item that it may see."""
+        if self.pairs[0][1].scopes is None:
+            return filter(self.allows, all_items(self.views))
+        rows = (row for where in self.partitions for row in self.views.each("memory.order", where))
+        return (item for _, id in rows if (item := self.item(str(id))) is not None)
 
     def links(self, item: Item) -> list[tuple[str, str]]:
         """Where an item's links lead and where links to it come from: relation and item, in a stable order."""
@@ -88,7 +110,9 @@ class Viewer(NamedTuple):
         if item.held is not None and item.status == "held":
             others = [self._standing(id) for id in item.held.items]
             item = replace(item, held=replace(item.held, comparison=compared(item.as_content(), others)))
-        return without_secrets(item if self.pairs[0][1].owner else self._without_hidden(item))
+        if item.scope:
+            item = replace(item, scope=name_of(self.now, item.scope))
+        return without_secrets(item if self.pairs[0][1].sees_all else self._without_hidden(item))
 
     def _standing(self, id: str) -> Item | None:
         """An item, or what has taken its place since, as far as the reader may see it."""

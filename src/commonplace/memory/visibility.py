@@ -17,6 +17,7 @@ from ..documents.document import SESSIONS, WRITTEN, entries
 from ..ledger.events import Event
 from ..ledger.labels import Labels
 from ..ledger.reader import ViewReader
+from ..ledger.scopes import scope_of
 from .cores import CORE_SET, Core, may_know
 from .reading import item_at, may_read
 from .requests import CREATED, UPDATED
@@ -28,23 +29,23 @@ QUOTING = {"premise.changed": ("text",), "work.nudged": ("said", "quote")}
 def may_see(views: ViewReader, rights: Rights, event: Event, relabelled: Labels | None = None) -> bool:
     """Whether an actor may see an event, by the labels and the book that the views show. `relabelled`: what its labels
     were changed to, if the caller has read that already."""
-    if rights.owner:
+    if rights.sees_all:
         return True
     if relabelled is None:
         relabelled = views.get("labels", event.id) or {}
     if not labels_allow(rights, event, {**event.labels, **relabelled} if relabelled else event.labels):
         return False
-    if event.erased:
+    if event.erased or rights.owner:
         return True
     if event.kind in (CREATED, UPDATED):
         return all(may_read_id(views, rights, id) for id in _items_of(event))
     if event.actor == rights.actor:
         return True
     if event.kind == CORE_SET:
-        core = views.get("memory.cores", event.payload["id"])
+        core = views.get("memory.cores", scope_of(event), event.payload["id"])
         return core is not None and may_know(rights, msgspec.convert(core, Core))
     if event.kind == WRITTEN and event.payload["path"].startswith(SESSIONS):
-        counting = entries(views, event.payload["path"])
+        counting = entries(views, event.payload["path"], scope_of(event))
         return event.payload["act"] == "clear" or any(entry.id == event.id for entry in counting)
     return True
 
@@ -68,7 +69,7 @@ def _items_of(event: Event) -> Iterable[str]:
 
 def without_hidden(views: ViewReader, rights: Rights, event: Event) -> Event:
     """The event without ids and quotes of items that the reader may not read."""
-    if rights.owner or event.erased:
+    if rights.sees_all or event.erased:
         return event
 
     def visible(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,9 +55,11 @@ class BookMirror:
         place: Path | None = None,
         *,
         trust: bool = False,
+        scope: str = "",
     ) -> None:
-        """`place` is where the list of the book's folders lies."""
-        self._session, self._ledger, self._place = session, session.ledger, place
+        """`place` is where the list of the book's folders lies, and `scope` the key of the scope that it shows."""
+        self._whole, self._session = session, session.alone_in(scope)
+        self._ledger, self._place = session.ledger, place
         self._beside, self._id = session.services.beside, session.ledger.meta.book
         self.folder = folder
         self._person = person
@@ -71,7 +73,7 @@ class BookMirror:
         """Logs for programs, which have no room for marks, as of the last look at the pages."""
         self._places: dict[str, str] = {}
         self._mirror = Mirror(
-            folder, self._pages, self._take, clash=self._told, of=self._id, raw=lambda: self._logs,
+            folder, self._pages, self._take, clash=self._told, of=self._id, scope=scope, raw=lambda: self._logs,
             mode=access_of(self._beside).mode,
         )  # fmt: skip
 
@@ -164,7 +166,7 @@ class BookMirror:
     # what is shown
 
     def _pages(self) -> Iterator[Page]:
-        with self._ledger.snapshot() as snapshot:
+        with self._session.snapshot() as snapshot:
             if self._at != snapshot.position or self._until_us <= self._ledger.moment():
                 self._look(snapshot)
         for sheet in self._sheets:
@@ -205,7 +207,7 @@ class BookMirror:
                 return self._logged(me, edit)
             if isinstance(edit, Added):
                 return self._added(me, path, edit)
-            with self._ledger.snapshot() as snapshot:
+            with self._session.snapshot() as snapshot:
                 item = item_at(snapshot, edit.block)
             if item is None or not item.current:
                 raise NotFound("it is not in the book any more")
@@ -221,7 +223,7 @@ class BookMirror:
         """Who edits. Somebody without a role is a person; a role that somebody has is left as it is."""
         me = self._session.acting_as(check_actor(self.person))
         if me.rights().role is None:
-            Access(self._session).grant(self.person, role="person")
+            Access(self._whole).grant(self.person, role="person")
         return me
 
     def _changed(self, me: Session, item: Item, edit: Changed) -> Taken:

@@ -133,13 +133,14 @@ class Mirror:
         clash: Callable[[Clash], None],
         grace: float = 2.0,
         of: str = "pages",
+        scope: str = "",
         raw: Callable[[], Mapping[str, bytes]] = dict,
         mode: int = SHARED,
     ) -> None:
         self._mode = mode
         self.folder = Path(folder).absolute()
         self._files = Folder(self.folder)
-        self._of, self._raw_pages = of, raw
+        self._of, self._scope, self._raw_pages = of, scope, raw
         self._pages, self._take, self._clash, self._grace = pages, take, clash, grace
         self._settled: dict[str, tuple[Page, bytes | None]] = {}  # pages and files that are known to agree
 
@@ -557,17 +558,29 @@ class Mirror:
             if self._files.stat(f"{OWN}/.gitignore") is None:
                 self._files.write(f"{OWN}/.gitignore", b"*\n")  # it belongs to this copy of the folder alone
             if not self.check_book():
-                self._files.write(f"{OWN}/book", f"{self._of}\n".encode())
+                self._files.write(f"{OWN}/book", f"{self._of}\n{self._scope}\n".encode())
             yield
 
 
 def shows(folder: Path) -> str | None:
     """The id of the book that a folder shows; None if it shows none, or does not say so in a plain file."""
+    return _shows(folder)[0]
+
+
+def shows_scope(folder: Path) -> str:
+    """The key of the scope that a folder shows of its book; "" for the root."""
+    return _shows(folder)[1]
+
+
+def _shows(folder: Path) -> tuple[str | None, str]:
     try:
         raw = Folder(folder).read(f"{OWN}/book")
     except (UnsafePath, OSError):
-        return None
-    return None if raw is None else raw[:200].decode("utf-8", "replace").strip()
+        return None, ""
+    if raw is None:
+        return None, ""
+    book, _, scope = raw[:400].decode("utf-8", "replace").partition("\n")
+    return book.strip(), scope.strip()
 
 
 def _closed(page: Page, file: Parsed, edit: Edit) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..engines.contract import FilePurged
-from ..errors import NotTrusted, StorageFailed, UnsafePath
+from ..errors import BadInput, NotTrusted, StorageFailed, UnsafePath
 from ..files.safe import Folder
 from ..files.trust import StateFile, note_state_file, state_files, trusted_places
 from ..state.redaction import with_those_below
@@ -55,6 +55,12 @@ class OutsideFiles:
                 "can be written"
             )
 
+    def take_in(self) -> None:
+        """Take in the hand edits of every folder that shows this book, as far as they are trusted."""
+        for mirror in [] if self._ledger.store.facts.read_only else self.mirrors():
+            if mirror.trusted:
+                warn_of_refusals(mirror.sync())
+
     def purged(self) -> list[FilePurged]:
         """Remove what was erased from all of it, and every state file: which of them hold what was erased is not known.
         Answers what each file may still hold, and why."""
@@ -85,23 +91,28 @@ class OutsideFiles:
 
     # markdown
 
-    def mirror(self, folder: Path, person: str | None = None, *, trust: bool = False) -> BookMirror:
-        """The mirror in a folder, made if it is not there."""
+    def mirror(
+        self, folder: Path, person: str | None = None, *, trust: bool = False, scope: str = ""
+    ) -> BookMirror:
+        """The mirror in a folder, made if it is not there, of the scope with a key."""
         from .book import BookMirror  # loaded when there is a folder: most processes touch no markdown
+        from .folder import shows, shows_scope
 
+        if shows(folder) == self._book and shows_scope(folder) != scope:
+            raise BadInput(f"{folder} shows another scope of this book: give each scope a folder of its own")
         self._mirrors[folder.absolute()] = made = BookMirror(
-            self._session, folder, person, self._place, trust=trust
+            self._session, folder, person, self._place, trust=trust, scope=scope
         )
         return made
 
     def mirrors(self) -> list[BookMirror]:
         """Every folder of this host that is known to show this book."""
         from .book import known_folders
-        from .folder import shows
+        from .folder import shows, shows_scope
 
         for folder in (*known_folders(self._place), *trusted_places(self._book)):
             if folder not in self._mirrors and shows(folder) == self._book:
-                self.mirror(folder)
+                self.mirror(folder, scope=shows_scope(folder))
         return [mirror for folder, mirror in self._mirrors.items() if shows(folder) == self._book]
 
     def _left_folders(self) -> list[Path]:

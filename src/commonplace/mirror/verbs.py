@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import BadInput, CommonplaceError
 from ..ledger.checks import check_path
+from ..ledger.scopes import parsed
 from ..verbs import verb
 from .outside import warn_of_refusals
 
@@ -32,17 +33,31 @@ class Mirrors:
         self._own: BookMirror | None = None
 
     def folder(
-        self, path: str | Path | None = None, person: str | None = None, *, trust: bool = False
+        self,
+        path: str | Path | None = None,
+        person: str | None = None,
+        *,
+        trust: bool = False,
+        scope: str | None = None,
     ) -> BookMirror:
         """The mirror in a folder, by default the one that the book lies in. `person` is the actor in whose name edits
-        are recorded. With `trust`, a folder that this user did not make is synced, now and later."""
+        are recorded. With `trust`, a folder that this user did not make is synced, now and later. It shows the root
+        alone, or a `scope` such as "users/alice" alone; each takes a folder of its own."""
         beside = self._session.services.beside
         where = check_path("a folder", path) if path is not None else beside and beside.parent
         if where is None:
             raise BadInput(
                 "this book is not in a folder of this host: say in which one its markdown shall lie"
             )
-        return self._session.services.outside.mirror(where, person, trust=trust)
+        outside = self._session.services.outside
+        if scope is None:
+            return outside.mirror(where, person, trust=trust)
+        if path is None:
+            raise BadInput(
+                "say in which folder: the one that the book lies in shows what belongs to no scope"
+            )
+        (key,) = self._session.write("scopes.name", (parsed(scope),))
+        return outside.mirror(where, person, trust=trust, scope=key)
 
     @verb
     def sync(self) -> Report:

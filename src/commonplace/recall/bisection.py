@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from ..ledger.printing import Readable
+from ..ledger.printing import Listing, Readable
 from .receipts import Receipt
 
 
@@ -41,19 +41,15 @@ class Effect(Readable, msgspec.Struct, frozen=True):
         )
 
 
-class Bisected(Readable, msgspec.Struct, frozen=True):
+class Bisected(Listing[Effect], msgspec.Struct, frozen=True):
     """What matters most first; `unread` are receipts whose traces are gone or may not be read, and why."""
+
+    ENTRIES = "effects"
 
     run: str
     receipts: int
     effects: tuple[Effect, ...]
     unread: tuple[tuple[str, str], ...] = ()
-
-    def __iter__(self) -> Iterator[Effect]:
-        return iter(self.effects)
-
-    def __len__(self) -> int:
-        return len(self.effects)
 
     def __str__(self) -> str:
         unread = [f"left out: receipt {id} ({why})" for id, why in self.unread]

@@ -15,13 +15,13 @@ from ..access.redact import TOKEN
 from ..engines.contract import FilePurged, Reads
 from ..errors import BadInput, CommonplaceError, NotEnabled, StorageFailed
 from ..index.names import ENDINGS
-from ..ledger.events import Event
+from ..ledger.events import ERASED, Event
 from ..ledger.ledger import Ledger, Progress
 from ..ledger.reader import PAGE, ViewReader, pages
 from ..memory.settings import settings_of
 
 if TYPE_CHECKING:
-    from ..index import Embedder, Index, Reword
+    from ..index import Change, Embedder, Index, Reword
     from .index_feed import Hide
 
 log = logging.getLogger("commonplace")
@@ -208,18 +208,19 @@ class BookIndex:
                 progress(min(head, after + PAGE), head)
 
     def _page(self, index: Index, after: int, upto: int, known: int) -> bool:
-        from .index_feed import changes
+        from .index_feed import changes, told_again
 
         ledger, hide = self._ledger, self._hiding()
         with ledger.snapshot() as now:
             events = list(ledger.events(after, upto))
             if not events:
                 return False  # an earlier ledger was put in this one's place meanwhile
-            page = [
-                (event.position, change)
-                for event in events
-                for change in changes(event, now.at, ledger.event, hide, ledger.registry, ledger.residue)
-            ]
+            page: list[tuple[int, Change]] = []
+            for event in events:
+                means = changes(event, now.at, ledger.event, hide, ledger.registry, ledger.residue)
+                page += [(event.position, change) for change in means]
+                if event.kind == ERASED:
+                    page += [(event.position, change) for change in told_again(event, now, ledger.event)]
             runs = self._affected(now, events, ledger.event) if known else set()
         page += [(upto, change) for run in sorted(runs) for change in self._reworded(index, run, known, hide)]
         return index.apply(after, upto, page, bytes.fromhex(events[-1].hash))

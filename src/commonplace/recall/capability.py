@@ -6,6 +6,7 @@ from typing import Any
 
 from ..ledger.events import Event
 from ..ledger.keys import Key
+from ..ledger.scopes import scope_of
 from ..ledger.views import Capability, Kind, View
 from ..memory.requests import RECEIPT
 from .changed_facts import CHANGED, decide_changed
@@ -14,14 +15,14 @@ from .verification import CHECKED, checked_items, decide_checked, fold_check
 
 
 def _relied(event: Event) -> list[Key]:
-    """The actors that rely on an item, in a run, until they are told that the item has changed."""
-    run, payload = event.run_id or "", event.payload
+    """The actors that rely on an item, in a scope and a run, until they are told that the item has changed."""
+    who, payload = (event.actor, scope_of(event), event.run_id or ""), event.payload
     if event.kind == CHANGED:
-        return [(payload["item"], event.actor, run)]
+        return [(payload["item"], *who)]
     if payload.get("past"):
         return []
     shown = [*(id for id, _, _ in payload["included"]), *(id for id, _ in payload["block"])]
-    return [(id, event.actor, run) for id in dict.fromkeys(shown)]
+    return [(id, *who) for id in dict.fromkeys(shown)]
 
 
 def _fold_relied(key: Key, _before: Any, event: Event) -> Any:
@@ -34,7 +35,7 @@ def _fold_relied(key: Key, _before: Any, event: Event) -> Any:
 def _news(event: Event) -> list[Key]:
     """What an actor has not been told yet."""
     ids = [event.id] if event.kind == CHANGED else event.payload.get("told", ())
-    return [(event.actor, id) for id in ids]
+    return [(event.actor, scope_of(event), id) for id in ids]
 
 
 def _ignoring(event: Event) -> list[Key]:
@@ -42,7 +43,8 @@ def _ignoring(event: Event) -> list[Key]:
 
 
 def _stable(event: Event) -> list[Key]:
-    return [(event.actor, event.payload["stable"])] if event.payload.get("stable") else []
+    stable = event.payload.get("stable")
+    return [(scope_of(event), event.actor, stable)] if stable else []
 
 
 def _without_words(payload: dict[str, Any]) -> dict[str, Any]:

@@ -35,8 +35,8 @@ log = logging.getLogger("commonplace")
 
 CHANGED = "premise.changed"
 CHANGING_ITEMS = frozenset({
-    "memory.remember", "memory.resolve", "memory.patch", "memory.mark", "memory.forget", "memory.summarize",
-    "memory.erase",
+    "memory.remember", "memory.remember_many", "memory.resolve", "memory.patch", "memory.mark", "memory.forget",
+    "memory.summarize", "memory.erase",
 })  # fmt: skip
 """The commands that can change what an item says, or end it."""
 
@@ -48,6 +48,7 @@ class ChangedFact(msgspec.Struct, frozen=True):
     in the long-term block) with what it said there."""
 
     actor: str
+    scope: str
     run: str
     item: str
     receipt: str
@@ -60,7 +61,7 @@ class ChangedFact(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        named = "\0".join((self.actor, self.run, self.item, str(self.position)))
+        named = "\0".join((self.actor, self.scope, self.run, self.item, str(self.position)))
         return f"premise-{sha256(named.encode()).hexdigest()[:32]}"
 
 
@@ -68,7 +69,7 @@ def decide_changed(overlay: Overlay, facts: tuple[ChangedFact, ...]) -> int:
     """Record the changed facts that are not recorded yet; returns how many these are."""
     number = 0
     for fact in facts:
-        row = overlay.get("recall.relied", fact.item, fact.actor, fact.run)
+        row = overlay.get("recall.relied", fact.item, fact.actor, fact.scope, fact.run)
         if row is None or row["receipt"] != fact.receipt or overlay.record_of(fact.id) is not None:
             continue
         record = overlay.record_of(fact.item)
@@ -78,12 +79,11 @@ def decide_changed(overlay: Overlay, facts: tuple[ChangedFact, ...]) -> int:
             "why": fact.why, "by": _visible_cause(overlay, fact), "position": fact.position,
         }  # fmt: skip
         parents = [] if gone else [fact.item]
-        overlay.emit(
-            draft(
-                CHANGED, actor=fact.actor, payload=payload, run_id=fact.run or None, id=fact.id, parents=parents,
-                labels={"sensitivity": "private"},
-            )
+        changed = draft(
+            CHANGED, actor=fact.actor, payload=payload, run_id=fact.run or None, id=fact.id, parents=parents,
+            labels={"sensitivity": "private"},
         )  # fmt: skip
+        overlay.emit(changed, scope=fact.scope)
         number += 1
     return number
 
@@ -100,12 +100,13 @@ def after_write(session: Session, command: str, answer: object) -> None:
     if command not in CHANGING_ITEMS:
         return
     session.services.fact_watch.look_after_write()
-    if isinstance(answer, RememberResult) and answer.outcome == "stored" and session.services.repository:
+    answers = answer if isinstance(answer, list) else [answer]
+    ids = [kept.id for kept in answers if isinstance(kept, RememberResult) and kept.outcome == "stored"]
+    if ids and session.services.repository:
         checks = Checks(session)
         with session.viewer() as viewer:
-            item = viewer.item(answer.item_id or "")
-            if item is not None:
-                checks.of(viewer.views, [item])
+            items = (viewer.item(id) for id in ids if id is not None)
+            checks.of(viewer.views, [item for item in items if item is not None])
         checks.record()
 
 
@@ -160,15 +161,15 @@ class FactWatch:
     def _relying(
         self, views: ViewReader, event: Event, item: str, why: str, by: str
     ) -> Iterator[ChangedFact]:
-        for (_, actor, run), row in views.scan("recall.relied", item):
+        for (_, actor, scope, run), row in views.scan("recall.relied", item):
             itself = actor == event.actor and run == (event.run_id or "")
             ended = run and (views.get("state.totals", run) or {}).get("status", "running") != "running"
             visible = self._may_see(views, str(actor), item)
             if row["as_of"] < event.position and not itself and not ended and visible:
                 text = self._line(row["receipt"], item)
                 yield ChangedFact(
-                    str(actor), str(run), item, row["receipt"], row["line"], text, why, by, event.position
-                )
+                    str(actor), str(scope), str(run), item, row["receipt"], row["line"], text, why, by, event.position
+                )  # fmt: skip
 
     @staticmethod
     def _may_see(views: ViewReader, actor: str, item: str) -> bool:
@@ -189,9 +190,9 @@ def changed_facts(session: Session, at: At = None) -> list[Event]:
     session.check_enabled("memory.read")
     run = session.run
     with session.snapshot() as now, session.snapshot(at) as then:
-        rows = then.scan("recall.news", session.actor)
+        rows = then.scan("recall.news", session.actor, then.scope)
         rights = rights_of(now, session.actor, run)
-        events = [session.ledger.event(str(key[1])) for key, _ in sorted(rows, key=lambda row: int(row[1]))]
+        events = [session.ledger.event(str(key[2])) for key, _ in sorted(rows, key=lambda row: int(row[1]))]
         mine = [
             event for event in events if event is not None and (run is None or event.run_id in (None, run))
         ]

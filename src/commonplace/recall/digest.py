@@ -6,6 +6,7 @@ The same request at the same moment gives the same bytes, in every process and o
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from hashlib import sha256
 from random import random
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,16 +19,17 @@ from ..errors import BadInput
 from ..index.names import SIGNALS
 from ..ledger.checks import check_name, check_text, check_whole
 from ..ledger.labels import strictness
-from ..ledger.printing import Readable
+from ..ledger.printing import LeftOut, Readable
+from ..memory.filters import ItemFilter, item_filter
 from ..memory.items import Item
 from ..memory.portions import rules_with
 from ..memory.settings import Settings, settings_of
+from .conversation import TURN
 from .gathering import SHOWN, Bar, DigestRequest, Gathering, gather
 from .ignoring import asks_to_ignore
 from .lines import DigestLine
 from .packing import CountTokens, Packed, estimated
 from .receipts import Counted, DigestTrace, Write
-from .search import LeftOut
 from .stable import Packing, digest_before, shared_length, shown_lines
 from .telemetry import recalling
 from .verification import Checks
@@ -64,6 +66,12 @@ def digest(
     session: Session,
     query: str = "",
     *,
+    kind: str | None = None,
+    tags: Sequence[str] | None = None,
+    agent: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    metadata: Mapping[str, Any] | None = None,
     max_items: int | None = None,
     max_chars: int | None = None,
     max_tokens: int | None = None,
@@ -73,6 +81,7 @@ def digest(
     count_tokens: CountTokens | None = None,
     receipt: bool = True,
     at: At = None,
+    scope: str | None = None,
 ) -> Digest:
     """What is remembered about a task, packed into a budget (12 items and 2,400 characters, unless the book or
     the call says otherwise), with a receipt that tells how it came about.
@@ -83,8 +92,13 @@ def digest(
     default, every four characters count as one. `receipt` is whether a receipt is written; without one nothing is
     written, the digest cannot be stable, and nobody hears later that something in it has changed.
 
-    `max_items` is how many items at most.
+    Filters (kind, tags, agent, since, until, metadata) choose the items that may be in it, as those of `memory.list`
+    do.
+
+    `kind` is fact, note, procedure or episode. `until` is the time before which they were recorded. `max_items` is how
+    many items at most.
     """
+    session = session.narrowed(scope)
     budget = {"max_items": max_items, "max_chars": max_chars, "max_tokens": max_tokens}
     request = digest_request(
         session,
@@ -96,6 +110,7 @@ def digest(
         count=count_tokens,
         stable=stable,
         receipt=receipt,
+        only=item_filter(kind=kind, tags=tags, agent=agent, since=since, until=until, metadata=metadata),
     )
     return make_digest(session, request, Checks(session, request.at))
 
@@ -111,6 +126,7 @@ def digest_request(
     count: CountTokens | None = None,
     stable: str = "",
     receipt: bool = True,
+    only: ItemFilter = ItemFilter(),
 ) -> DigestRequest:
     """What is asked for, under the book's rules, those of the agent's file and the call's own, in this order. Raises
     BadInput."""
@@ -136,6 +152,7 @@ def digest_request(
         stable=check_name("stable", stable) if stable else "",
         count=count or session.services.count_tokens,
         receipt=receipt,
+        only=only,
     )
 
 
@@ -161,7 +178,7 @@ def make_digest(
         made = try_digest(session, request, checks, gathering)
         digest = made.digest
         if not session.refusal:
-            digest = replace(digest, receipt_id=_write(session, request, checks, made))
+            digest = replace(digest, receipt_id=write_receipt(session, request, checks, made))
         attributes |= {"memory.visible_count": len(digest.item_ids), "text": digest.text}
     if digest.receipt_id is not None:  # something in it may have changed since it was read
         session.services.fact_watch.look_after_write()
@@ -248,10 +265,11 @@ def _strictest_labels(items: Sequence[Item]) -> dict[str, str]:
 # the receipt
 
 
-def _write(session: Session, request: DigestRequest, checks: Checks, made: MadeDigest) -> str | None:
-    """Write the receipt, and note what the actor was shown. Returns the receipt's id, if there is one."""
+def write_receipt(session: Session, request: DigestRequest, checks: Checks, made: MadeDigest) -> str | None:
+    """Write the receipt, and note what the actor was shown. Returns the receipt's id, if there is one. Turns of a
+    conversation are not noted: they are what was said, and whoever keeps them repeats nothing that was remembered."""
     around, trace, packed = request.around, made.trace, made.packed
-    taken = [line.id for line in packed.taken if line.text]
+    taken = [line.id for line in packed.taken if line.text and line.kind != TURN]
     beside = [id for id, _ in request.beside]
     shown = tuple(dict.fromkeys((*taken, *beside, *(() if around is None else around.shown))))
     if not _leaves_receipt(request, made.settings):
@@ -279,7 +297,11 @@ def _payload(
         (None, "", ()) if around is None else (around.work, around.work_text, around.omitted)
     )
     return {
-        "request": {"query": masked(request.query), "rules": msgspec.to_builtins(request.rules)},
+        "request": {
+            "query": masked(request.query),
+            "rules": msgspec.to_builtins(request.rules),
+            **({"only": masked(msgspec.to_builtins(request.only))} if request.only else {}),
+        },
         "as_of": made.digest.as_of,
         "now": request.now_us,
         "index": made.fingerprint,

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ..access.rights import Rights
+from ..ledger.printing import LeftOut
 from ..memory.claims import key_form
+from ..memory.filters import ItemFilter, check_filter, chosen_ids
 from ..memory.items import Item
 from ..memory.portions import DigestRules
 from ..memory.requests import CREATED
@@ -22,11 +24,11 @@ from ..memory.viewer import Viewer
 from .lines import DigestLine, candidate, text_of
 from .packing import CountTokens
 from .receipts import Around
-from .search import MOST, LeftOut, excerpt, first_holding, matched_words, superseded, visible
+from .search import MOST, excerpt, first_holding, matched_words, scopes_of, superseded, visible
 from .verification import RecordedCheck, recorded
 
 if TYPE_CHECKING:
-    from ..index import Found, Hit, How, Index, Who
+    from ..index import Hit, How, Index, IndexHits, Who
     from ..session import Session
 
 NO_MATCH = "nothing that is remembered matches."
@@ -63,6 +65,8 @@ class DigestRequest(msgspec.Struct, frozen=True):
     """The changed facts that the prompt tells."""
     rest: bool = False
     """Whether its budget is what the prompt has left, if that is less than its own."""
+    only: ItemFilter = ItemFilter()
+    """The items that may be in it; if it says nothing, all."""
     around: Around | None = None
     """The prompt that the digest is a part of."""
 
@@ -101,11 +105,18 @@ def gather(session: Session, request: DigestRequest) -> Gathering:
         if rules.semantic.enabled and index.missing:
             left_out.append(LeftOut("semantic", index.missing))
     with session.viewer(request.at) as viewer:
-        every = [*_by_rules(viewer, rules), *by_query]
+        by_rules = [
+            gathered
+            for gathered in _by_rules(viewer, rules, request.now_us)
+            if request.only.accepts_item(gathered.item)
+        ]
+        every = [*by_rules, *by_query]
+        if request.only:
+            left_out += check_filter(viewer, request.only, not every)
         nothing = NO_MATCH
         if every:  # a caller is told what is left out; to a model that says nothing
             nothing = "" if request.in_prompt else ALL_LEFT_OUT
-        elif not any(viewer.item(str(id)) for (id,), _ in viewer.views.each("memory.items")):
+        elif next(viewer.items(), None) is None:
             nothing = CLOSED if "long_term" in closed else NOTHING
     once = {gathered.item.id: gathered for gathered in reversed(every)}
     ordered = [once.pop(gathered.item.id) for gathered in every if gathered.item.id in once]
@@ -125,12 +136,17 @@ def _by_query(
 ) -> tuple[list[Gathered], list[LeftOut]]:
     """What is found by the query: so many that may be shown, and those beside them that may not."""
 
-    def look(number: int, index: Index, ended: bool = False) -> Found:
+    with session.viewer(request.at) as viewer:
+        ids = chosen_ids(viewer, request.only) if request.only else None
+
+    def look(number: int, index: Index, ended: bool = False) -> IndexHits:
         return index.search(
             request.query,
             allowed=visible(request.rights),
+            scopes=scopes_of(request.rights),
             at=request.at,
             chosen=_is_item,
+            ids=ids,
             limit=number,
             how="keyword" if ended else how,
             ended=ended,
@@ -171,17 +187,18 @@ def _best_first(gathered: Gathered) -> tuple[float, int, str]:
     return -gathered.score, -gathered.item.recorded_us, gathered.item.id
 
 
-def _by_rules(viewer: Viewer, rules: DigestRules) -> Iterator[Gathered]:
-    """The newest fact under each configured key, and the items with each configured tag."""
+def _by_rules(viewer: Viewer, rules: DigestRules, now_us: int) -> Iterator[Gathered]:
+    """Under each configured key the newest fact that holds now, else the newest, which is left out with the reason;
+    and the items with each configured tag."""
     for key in rules.structured.fact_keys:
         form = key_form(key)
-        items = _current(viewer, [id for _, id in viewer.views.scan("memory.keys", form)])
+        items = _current(viewer, [id for _, id in viewer.rows("memory.keys", form)])
         facts = [item for item in items if item.kind == "fact" and key_form(item.key or "") == form]
         if facts:
-            newest = max(facts, key=lambda item: (item.recorded_us, item.id))
+            newest = max(facts, key=lambda item: (item.valid(now_us), item.recorded_us, item.id))
             yield Gathered(newest, "key", part_of(newest))
     for tag in rules.structured.tags:
-        items = _current(viewer, [id for _, id in viewer.views.scan("memory.tags", tag, reverse=True)])
+        items = _current(viewer, [id for _, id in viewer.rows("memory.tags", tag)])
         tagged = [item for item in items if tag in item.tags]
         for item in sorted(tagged, key=lambda item: (-item.recorded_us, item.id)):
             yield Gathered(item, "tagged", part_of(item))
@@ -240,6 +257,8 @@ class Bar:
             return f"it is {item.sensitivity}, which is not allowed here"
         if item.id in self._beside:
             return SHOWN
+        if self._request.only and not self._request.only.accepts_item(item):
+            return "it is not among the items that were asked for"
         if not item.valid(self._request.now_us):
             return "it does not hold at this time"
         stale = self.stale(item)

@@ -14,12 +14,13 @@ from ..index import Change, Doc, Erase, Put, RemovedDoc, Who
 from ..ledger.events import ERASED, Event, erased_by
 from ..ledger.labels import flow
 from ..ledger.reader import ViewReader
+from ..ledger.scopes import scope_of
 from ..ledger.views import Registry
 from ..memory.capability import CHANGING, touched
 from ..memory.items import MAX_TEXT, SAID, Item, event_text, without_secrets
 from ..memory.places import source_of
 from ..memory.reading import item_at, tier_of
-from ..memory.requests import CREATED
+from ..memory.requests import CREATED, UPDATED
 from .escaping import RESULT
 
 RELABELLED = "access.relabelled"
@@ -62,6 +63,24 @@ def changes(
     return [] if doc is None else [Put(doc)]
 
 
+def told_again(erasure: Event, now: ViewReader, find: Find) -> Iterator[Change]:
+    """The items whose change was erased, but not they themselves: each of their versions as it is since. The index
+    knows a version by its item, so it cannot take out the erased one alone."""
+    gone = [entry for entry in erased_by(erasure) if entry.residue and entry.residue.get("changes")]
+    updates = [entry for entry in gone if (event := find(entry.id)) is not None and event.kind == UPDATED]
+    for id in dict.fromkeys(id for entry in updates for id in (entry.residue or {})["changes"]):
+        if item_at(now, id) is None:
+            continue
+        yield Erase((id,))
+        positions, at = list[int](), erasure.position
+        while at >= now.meta.horizon and (item := item_at(now.at(at), id)) is not None:
+            positions.append(item.position)
+            at = item.position - 1
+        for position in reversed(positions):
+            for change in _of_item(id, now.at(max(position, now.meta.horizon))):
+                yield replace(change, since=position)
+
+
 def event_doc(
     event: Event, hide: Hide, registry: Registry, labels: Mapping[str, str] = NO_LABELS
 ) -> Doc | None:
@@ -72,7 +91,7 @@ def event_doc(
     if event.kind == LOGGED:
         doc = _logged(event, labels)
     elif registry.owner(event.kind) is not None:
-        doc = _declared(event, registry, labels)
+        doc = (_declared if event.session_id is None else _in_thread)(event, registry, labels)
     else:
         event = _short(event)
         doc = _spoken(event, labels)
@@ -100,7 +119,7 @@ def _hidden(value: object, shown: object) -> Iterator[tuple[str, str]]:
         yield str(value), shown if isinstance(shown, str) else TOKEN
 
 
-def _of_item(id: str, views: ViewReader) -> list[Change]:
+def _of_item(id: str, views: ViewReader) -> list[Put | RemovedDoc]:
     """An item that does not hold any more leaves an empty last version: a reader who may see that one may find, as of
     before, what the item said."""
     item = item_at(views, id)
@@ -119,8 +138,9 @@ def item_doc(item: Item) -> Doc:
         who = replace(who, shared=False, sensitivity=level)
     text = f"{plain.text}\n{' '.join(plain.tags)}" if plain.tags else plain.text
     return Doc(
-        item.id, text, who, tier, source_of(item), item.occurred_us or item.recorded_us, item.run or ""
-    )
+        item.id, text, who, tier, source_of(item), item.occurred_us or item.recorded_us, item.run or "",
+        scope=item.scope,
+    )  # fmt: skip
 
 
 def _logged(event: Event, labels: Mapping[str, str]) -> Doc:
@@ -130,13 +150,15 @@ def _logged(event: Event, labels: Mapping[str, str]) -> Doc:
     who = Who(event.actor, kind, True, level, "working")
     text = "\n".join(part for part in (payload.get("about"), payload["text"]) if part)
     source = log_path(day_of(event.created_us))
-    return Doc(event.id, text, who, "working", source, event.created_us, event.run_id or "")
+    return Doc(
+        event.id, text, who, "working", source, event.created_us, event.run_id or "", scope=scope_of(event)
+    )
 
 
 def _of_document(event: Event, at: ViewsAt) -> list[Change]:
-    path = event.payload["path"]
-    before = {entry.id for entry in entries(at(event.position - 1), path)}
-    after = {entry.id: entry for entry in entries(at(event.position), path)}
+    path, scope = event.payload["path"], scope_of(event)
+    before = {entry.id for entry in entries(at(event.position - 1), path, scope)}
+    after = {entry.id: entry for entry in entries(at(event.position), path, scope)}
     ended = sorted(before - after.keys())
     if event.payload["act"] == "clear" and path.startswith(SESSIONS):
         # A session that has ended is not found as of before, either.
@@ -148,7 +170,9 @@ def _of_document(event: Event, at: ViewsAt) -> list[Change]:
 
 def _entry(entry: DocumentEntry, path: str) -> Doc:
     who = Who(entry.by, WRITTEN, True, entry.sensitivity, "working")
-    return Doc(entry.id, beginning(entry.text, MAX_TEXT), who, "working", path, entry.written_us)
+    return Doc(
+        entry.id, beginning(entry.text, MAX_TEXT), who, "working", path, entry.written_us, scope=entry.scope
+    )
 
 
 def _spoken(event: Event, labels: Mapping[str, str]) -> Doc:
@@ -159,7 +183,7 @@ def _spoken(event: Event, labels: Mapping[str, str]) -> Doc:
     source = "the ledger" if event.run_id is None else f"run {event.run_id}"
     time_us = event.created_us if event.occurred_us is None else event.occurred_us
     said_in = event.session_id or event.run_id or ""
-    return Doc(event.id, text, who, "episodic", source, time_us, event.run_id or "", said_in)
+    return Doc(event.id, text, who, "episodic", source, time_us, event.run_id or "", said_in, scope_of(event))
 
 
 def _declared(event: Event, registry: Registry, labels: Mapping[str, str]) -> Doc:
@@ -169,7 +193,25 @@ def _declared(event: Event, registry: Registry, labels: Mapping[str, str]) -> Do
     who = Who(event.actor, event.kind, shared, level, "working")
     source = f"work {event.payload['work']}" if "work" in event.payload else "the ledger"
     text = registry.says(event)
-    return Doc(event.id, text, who, "working", source, event.created_us, event.run_id or "")
+    return Doc(
+        event.id, text, who, "working", source, event.created_us, event.run_id or "", scope=scope_of(event)
+    )
+
+
+def _in_thread(event: Event, registry: Registry, labels: Mapping[str, str]) -> Doc:
+    """A turn of a conversation. What was said on one day belongs together: a thread may go on for years, and what the
+    whole of it is about says nothing about a turn."""
+    labels = {**event.labels, **labels}
+    shared, level = labels.get("audience") == "team", labels.get("sensitivity", "private")
+    who = Who(event.actor, event.kind, shared, level, "episodic")
+    time_us = event.created_us if event.occurred_us is None else event.occurred_us
+    said_in = f"{event.session_id}@{day_of(time_us)}"
+    source = f"thread {event.session_id}"
+    run = event.run_id or ""
+    return Doc(
+        event.id, registry.says(event), who, "episodic", source, time_us, run, said_in, scope_of(event),
+        event.payload.get("name", ""),
+    )  # fmt: skip
 
 
 def _short(event: Event) -> Event:
@@ -190,7 +232,8 @@ def _relabelled(event: Event, at: ViewsAt, find: Find, hide: Hide, registry: Reg
             continue
         elif about.kind == WRITTEN:
             path = about.payload["path"]
-            changed += [Put(_entry(entry, path)) for entry in entries(views, path) if entry.id == id]
+            kept = entries(views, path, scope_of(about))
+            changed += [Put(_entry(entry, path)) for entry in kept if entry.id == id]
         else:
             doc = event_doc(about, hide, registry, labels)
             changed += [] if doc is None else [Put(doc)]

@@ -3,7 +3,7 @@ before, and then all switch at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import msgspec
 
 from ..access.rights import rights_of
 from ..errors import NotEnabled
-from ..ledger.printing import Readable
+from ..ledger.printing import Listing, Readable
 from ..memory.requests import RECEIPT
 from .book_index import BESIDE
 from .search import visible
@@ -46,8 +46,10 @@ class ComparedQuery(Readable, msgspec.Struct, frozen=True):
         return f"{self.alike:.0%}  {self.actor}: {self.query}"
 
 
-class Migrated(Readable, msgspec.Struct, frozen=True):
+class Migrated(Listing[ComparedQuery], msgspec.Struct, frozen=True):
     """The two indexes by their fingerprints, what each found, how alike that is, and whether all have switched."""
+
+    ENTRIES = "compared"
 
     embedder: str
     before: str
@@ -60,9 +62,6 @@ class Migrated(Readable, msgspec.Struct, frozen=True):
         if not self.compared:
             return 1.0
         return sum(query.alike for query in self.compared) / len(self.compared)
-
-    def __iter__(self) -> Iterator[ComparedQuery]:
-        return iter(self.compared)
 
     def __str__(self) -> str:
         switched = "every process uses it from now on" if self.switched else "nothing was changed"
@@ -86,7 +85,7 @@ def compared(
     def first(index: Index, actor: str, query: str) -> tuple[str, ...]:
         with ledger.snapshot() as now:
             rights = rights_of(now, actor)
-        found = index.search(query, allowed=visible([rights]), how="hybrid", limit=TOP)
+        found = index.search(query, allowed=visible([rights]), scopes=rights.scopes, how="hybrid", limit=TOP)
         return tuple(hit.id for hit in found.hits)
 
     return tuple(

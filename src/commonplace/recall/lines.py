@@ -11,7 +11,7 @@ from .packing import PackLine
 
 
 class DigestLine(PackLine, frozen=True, omit_defaults=True, kw_only=True):
-    """An item that may go into a digest or into the long-term block."""
+    """An item that may go into a digest or into the long-term block, or a turn of a conversation."""
 
     version: int
     """The position where the item changed last."""
@@ -21,6 +21,9 @@ class DigestLine(PackLine, frozen=True, omit_defaults=True, kw_only=True):
     signals: tuple[tuple[str, float], ...] = ()
     twin: str = ""
     """The candidate that says the same, if that is why it does not go in."""
+    day: str = ""
+    """Of a turn, the day on which it was said. Below, its place in the conversation."""
+    place: int = 0
 
 
 def candidate(

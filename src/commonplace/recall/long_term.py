@@ -6,11 +6,12 @@ Only as many items are read as the block can hold, however many there are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import heappop, heappush
+from heapq import heappop, heappush, merge
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..access.rights import OWNER
+from ..ledger.keys import Key
 from ..memory.items import Item, remarks
 from ..memory.markdown import document
 from ..memory.reading import of_memory
@@ -83,7 +84,7 @@ def in_order(viewer: Viewer, actor: str, found: Sequence[Gathered]) -> Iterator[
 
 
 def _pinned(viewer: Viewer, actor: str) -> list[Item]:
-    items = (viewer.item(str(id)) for (id,), _ in viewer.views.scan("memory.pinned"))
+    items = (viewer.item(str(id)) for (_, id), _ in viewer.rows("memory.pinned"))
     pinned = [viewer.shown(item) for item in items if item is not None and item.current]
     authors = {OWNER: 1, actor: 0}
     return sorted(pinned, key=lambda item: (authors.get(item.agent, 2), -item.recorded_us, item.id))
@@ -93,7 +94,7 @@ def _newest(viewer: Viewer) -> Iterator[Item]:
     """The team's items, the newest first. One that was shared later than it was recorded is met too early, so each
     waits until no item that was recorded after it can follow."""
     waiting, known = list[tuple[int, str, Item]](), set[str]()
-    for (_, id), shared_us in viewer.views.each("memory.team", reverse=True):
+    for (_, _, id), shared_us in _shared(viewer):
         while waiting and -waiting[0][0] > shared_us:
             yield heappop(waiting)[2]
         item = None if id in known else viewer.item(str(id))
@@ -102,6 +103,12 @@ def _newest(viewer: Viewer) -> Iterator[Item]:
             heappush(waiting, (-item.recorded_us, item.id, item))
     while waiting:
         yield heappop(waiting)[2]
+
+
+def _shared(viewer: Viewer) -> Iterator[tuple[Key, int]]:
+    """What was shared, the last first."""
+    each = [viewer.views.each("memory.team", where, reverse=True) for where in viewer.partitions]
+    return merge(*each, key=lambda row: int(row[0][1]), reverse=True)
 
 
 def _line(item: Item, found: Gathered | None) -> tuple[DigestLine, str]:

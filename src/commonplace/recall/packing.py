@@ -22,6 +22,8 @@ CountTokens = Callable[[str], int]
 LEAST = 40
 """The fewest characters that a text is cut to: less of it says nothing."""
 CUT = "…"
+WAITS = ": it waits"
+"""What is said of a line that goes in whole or not at all, and not now."""
 SPARE = 6
 """How many candidates a trace keeps beyond those that there was room for."""
 
@@ -124,7 +126,7 @@ def pack(
             waits = bool(why) and line.kind == uncut
             shown = None if waits else pile.cut(line) if why else line
             if waits:
-                why = f"{why}: it waits"
+                why = f"{why}{WAITS}"
             elif shown is not None:
                 why = f"cut to {len(shown.text)} of {len(line.text)} characters: {why}" if why else ""
                 pile.add(shown)
@@ -142,17 +144,21 @@ def pack_digest(
     kept: Sequence[L] = (),
     mark: str = "",
     rest: bool = False,
+    heading: str = HEADING,
+    uncut: str = "",
+    ordered: Callable[[Sequence[L]], list[str]] | None = None,
 ) -> Packed[L]:
-    """A memory digest: a block under its `mark`. With nothing to show the text says `nothing`, if even that fits."""
+    """A memory digest: a block under its `mark`. With nothing to show the text says `nothing`, if even that fits.
+    `ordered` is how the lines stand in it, if not in the order in which they were taken."""
 
     def frame(lines: Sequence[L]) -> str:
-        texts = [line.line for line in lines]
-        return block(texts, mark or mark_of(texts))
+        texts = [line.line for line in lines] if ordered is None else ordered(lines)
+        return block(texts, mark or mark_of(texts), heading)
 
-    packed = pack(candidates, budgets, count, frame, kept=kept, rest=rest)
+    packed = pack(candidates, budgets, count, frame, kept=kept, rest=rest, uncut=uncut)
     if packed.taken:
         return packed
-    text = f"{HEADING} {nothing}" if nothing else ""
+    text = f"{heading} {nothing}" if nothing else ""
     return replace(packed, text="" if over(budgets.total, text, count) else text)
 
 

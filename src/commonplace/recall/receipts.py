@@ -27,6 +27,7 @@ from ..ledger.printing import Readable
 from ..memory.portions import Portions
 from ..memory.requests import RECEIPT, Shown
 from ..memory.showing import not_noted
+from .conversation import pack_conversation
 from .lines import DigestLine
 from .packing import CountTokens, Packed, estimated, long_term_block, pack_digest
 from .prompt import Focused, PromptDraft, prompt_text
@@ -90,6 +91,8 @@ class DigestTrace(msgspec.Struct, frozen=True):
     """Why a digest that was to go on with the one before it began anew."""
     whole: Whole | None = None
     """Of a prompt, what stands around the digest."""
+    conversation: bool = False
+    """Whether it is the context of a conversation."""
 
     def again(self, work: str = "") -> str:
         """The text once more. What a prompt says of a work is not kept: the caller has read it again."""
@@ -111,7 +114,8 @@ class DigestTrace(msgspec.Struct, frozen=True):
         ]
         stay = [line for line in self.kept if line.id not in without]
         count = self._count if self.counts else estimated
-        return pack_digest(left, self.budgets, count, nothing=self.nothing, kept=stay, mark=self.mark)
+        pack = pack_conversation if self.conversation else pack_digest
+        return pack(left, self.budgets, count, nothing=self.nothing, kept=stay, mark=self.mark)
 
     def _count(self, text: str) -> int:
         """What the counter has answered; for what it was never asked, in proportion to that."""

@@ -20,7 +20,7 @@ from ..errors import BadInput, CommonplaceError
 from ..index.words import jaccard, spaced
 from ..ledger.checks import check_name, check_text, check_whole
 from ..ledger.events import Event
-from ..ledger.printing import Readable
+from ..ledger.printing import Listing
 from ..memory.items import MAX_TEXT, event_text
 from ..memory.portions import IMPORTANCE, Salience, rules_with
 from ..memory.settings import settings_of
@@ -43,9 +43,11 @@ FIRST_LOOK = 2_000
 log = logging.getLogger("commonplace")
 
 
-class Recollection(Readable, msgspec.Struct, frozen=True):
+class Recollection(Listing[Event], msgspec.Struct, frozen=True):
     """What an actor remembers of a run: the events in order, the lines for a prompt, and if they were ranked, their
     scores."""
+
+    ENTRIES = "events"
 
     events: tuple[Event, ...]
     text: str
@@ -53,12 +55,6 @@ class Recollection(Readable, msgspec.Struct, frozen=True):
     semantic: bool = False
     fallback: str = ""
     """Why relevance was judged by words, if the index was asked for and could not answer."""
-
-    def __iter__(self) -> Iterator[Event]:
-        return iter(self.events)
-
-    def __len__(self) -> int:
-        return len(self.events)
 
     def __str__(self) -> str:
         return self.text
@@ -237,6 +233,6 @@ def _texts(events: Iterable[Event]) -> dict[str, str]:
 def _logged(session: Session, run: str, after: int, upto: int) -> Iterator[Event]:
     """The events of a run after a position and up to another, as this actor may see them, without secrets."""
     events = session.ledger.events(after, upto, run_id=run)
-    if session.is_owner:
+    if session.sees_all:
         return map(as_logged(session.ledger.snapshot), events)
     return session.visible(events, upto)

@@ -6,7 +6,7 @@ what has expired, was superseded or forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -21,7 +21,8 @@ from ..errors import BadInput, shown
 from ..index.names import SIGNALS
 from ..index.words import snippet
 from ..ledger.checks import check_name, check_text, from_us, iso, to_us
-from ..ledger.printing import Readable
+from ..ledger.printing import LeftOut, Listing, Readable
+from ..memory.filters import ItemFilter, check_filter, chosen_ids, item_filter, time_range
 from ..memory.items import Item
 from ..memory.requests import CREATED
 from .escaping import RESULT
@@ -29,7 +30,7 @@ from .lines import DigestLine, candidate
 from .verification import Checks, recorded
 
 if TYPE_CHECKING:
-    from ..index import Found, Hit, How, Index, Who
+    from ..index import Hit, How, Index, IndexHits, Who
     from ..ledger.ledger import At
     from ..memory.viewer import Viewer
     from ..session import Session
@@ -56,13 +57,6 @@ Dropped = TypeVar("Dropped")
 
 
 # what a search answers
-
-
-class LeftOut(msgspec.Struct, frozen=True):
-    """Something that an answer does not show, and why."""
-
-    what: str
-    why: str
 
 
 class SearchResult(Readable, msgspec.Struct, frozen=True):
@@ -96,24 +90,17 @@ class SearchResult(Readable, msgspec.Struct, frozen=True):
         return f"{self.score:.2f}  {self.content}" + (f"  [{self.marks}]" if self.marks else "")
 
 
-class Answer(Readable, msgspec.Struct, frozen=True):
+class Answer(Listing[SearchResult], msgspec.Struct, frozen=True):
     """What a search found, the best first; how many there are in all; what it left out; and as of which position
     it speaks."""
+
+    ENTRIES = "results"
 
     results: tuple[SearchResult, ...]
     total: int
     left_out: tuple[LeftOut, ...]
     as_of: int
     corrected: dict[str, str] = {}
-
-    def __iter__(self) -> Iterator[SearchResult]:
-        return iter(self.results)
-
-    def __len__(self) -> int:
-        return len(self.results)
-
-    def __getitem__(self, place: int) -> SearchResult:
-        return self.results[place]
 
     def __str__(self) -> str:
         """The results as a person would read them, and what was left out."""
@@ -148,6 +135,12 @@ def search(
     query: str = "",
     *,
     mode: str = "hybrid",
+    kind: str | None = None,
+    tags: Sequence[str] | None = None,
+    agent: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    metadata: Mapping[str, Any] | None = None,
     tiers: Sequence[str] | None = None,
     date_range: Mapping[str, date | str] | tuple[date | str, date | str] | None = None,
     agent_filter: Sequence[str] | None = None,
@@ -157,26 +150,31 @@ def search(
     at: At = None,
     explain: bool = False,
     ignore_memory: bool = False,
+    scope: str | None = None,
 ) -> Answer:
     """Find items and events that answer a query, among those that this actor may see, as of `at`.
 
-    `mode` is keyword, semantic, date_range, agent_filter or hybrid (by all there is to go by: words, meaning, what
-    was said around it, days and speakers that are named). "Phrases" in quotes must occur in the first, and count
-    for more in the last; a `*` at a word's end stands for any ending; a typing error in a longer word that occurs
-    nowhere is mended, and the answer says so. `date_range` (days, both included) and `agent_filter` narrow any
-    mode; with no query, those two modes list what there is. `cores` looks in these cores alone. At most `limit`
-    results come, which `max_results` is another name for. `explain` says why each is there. With `ignore_memory`,
-    or in a turn that was asked to, nothing is looked for.
+    `mode` is keyword, semantic, date_range, agent_filter or hybrid (by all there is to go by: words, meaning, what was
+    said around it, days and speakers that are named). "Phrases" in quotes must occur in the first, and count for more
+    in the last; a `*` at a word's end stands for any ending; a typing error in a longer word that occurs nowhere is
+    mended, and the answer says so. Filters (kind, tags, metadata) choose items as those of `memory.list` do, before
+    anything is ranked; since and until look at the times of results. `date_range` (days, both included) and
+    `agent_filter` narrow any mode; with no query, those two modes list what there is. `cores` looks in these cores
+    alone. At most `limit` results come, which `max_results` is another name for. `explain` says why each is there. With
+    `ignore_memory`, or in a turn that was asked to, nothing is looked for.
 
-    `tiers` are the tiers of memory to look in. `agent_filter` are the agents whose words to look in. `max_results`
-    is another name of limit.
+    `kind` is fact, note, procedure or episode. `until` is the time before which a result is. `tiers` are the tiers of
+    memory to look in. `agent_filter` are the agents whose words to look in. `max_results` is another name of limit.
     """
+    session = session.narrowed(scope)
     if ignore_memory or session.ignores_memory():
         return Answer((), 0, (LeftOut("memory", IGNORED),), session.ledger.head)
     _check_may_search(session, mode, tiers)
     _note_denied_tiers(session, tiers)
     most = limit if max_results is None else max_results
-    request = _request(query, mode, tiers, date_range, agent_filter, most, cores, session.tiers)
+    only = item_filter(kind=kind, tags=tags, metadata=metadata)
+    narrowed = Narrowed(date_range, agent_filter, agent, *time_range(since, until))
+    request = _request(query, mode, tiers, narrowed, most, cores, session.tiers, only)
     answer = _answer(session, request, at, explain=explain)
     session.was_shown([result.id for result in answer])
     return answer
@@ -190,7 +188,7 @@ def remembered_about(
         return []
     tiers = ["long_term", "semantic"]
     _note_denied_tiers(session, tiers)
-    request = _request(query, "hybrid", tiers, None, None, limit, cores, session.tiers)
+    request = _request(query, "hybrid", tiers, Narrowed(), limit, cores, session.tiers)
     answer = _answer(session, request, at, checks=checks)
     with session.viewer(at) as viewer:
         read = [(result, viewer.item(result.id)) for result in answer]
@@ -236,6 +234,34 @@ def _note_denied_tiers(session: Session, tiers: object) -> None:
 # what is asked for
 
 
+class Narrowed(NamedTuple):
+    """Whose words and which times a caller asks for: as the seed's modes name them, and as every verb does."""
+
+    date_range: object = None
+    agent_filter: object = None
+    agent: object = None
+    since_us: int | None = None
+    until_us: int | None = None
+
+    def times(self) -> tuple[int | None, int | None]:
+        """The times that lie in both ranges."""
+        first, last = days(self.date_range)
+        begins = [us for us in (first, self.since_us) if us is not None]
+        ends = [us for us in (last, self.until_us) if us is not None]
+        return max(begins, default=None), min(ends, default=None)
+
+    def agents(self) -> tuple[str, ...] | None:
+        """The agents that both name."""
+        names = self.agent_filter
+        if names is not None and not isinstance(names, list | tuple | set):
+            raise BadInput("agent_filter is a list, such as ['research_analyst']")
+        agents = None if names is None else tuple(check_name("an agent", name) for name in names)
+        if self.agent is None:
+            return agents
+        agent = check_name("agent", self.agent)
+        return (agent,) if agents is None or agent in agents else ()
+
+
 class SearchRequest(msgspec.Struct, frozen=True):
     """A search, checked."""
 
@@ -248,6 +274,8 @@ class SearchRequest(msgspec.Struct, frozen=True):
     limit: int
     cores: tuple[str, ...] | None = None
     left_out: tuple[LeftOut, ...] = ()
+    only: ItemFilter = ItemFilter()
+    """The items to look for; if it says nothing, whatever there is."""
 
     def chooses(self, who: Who, tiers: Collection[str]) -> bool:
         """Whether a document is in one of the tiers, or an agent's own result when its history is looked at; and in one
@@ -261,39 +289,37 @@ def _request(
     query: object,
     mode: str,
     tiers: Collection[str] | None,
-    date_range: object,
-    agent_filter: Collection[str] | None,
+    narrowed: Narrowed,
     limit: object,
     cores: Collection[str] | None,
     enabled: Collection[str],
+    only: ItemFilter = ItemFilter(),
 ) -> SearchRequest:
     """Check a search. Raises BadInput that says what is allowed."""
     if not isinstance(mode, str) or mode not in SERVES:
         raise BadInput(f"there is no mode {shown(mode)}: the modes are {', '.join(SERVES)}")
     if type(limit) is not int or not 1 <= limit <= MOST:
         raise BadInput(f"limit (or max_results) {shown(limit)} is not a whole number from 1 to {MOST}")
-    lists = (tiers, agent_filter, cores)
-    if any(names is not None and not isinstance(names, list | tuple | set) for names in lists):
-        raise BadInput("tiers, agent_filter and cores are lists, such as ['working']")
+    if any(names is not None and not isinstance(names, list | tuple | set) for names in (tiers, cores)):
+        raise BadInput("tiers and cores are lists, such as ['working']")
     for tier in tiers or ():
         if tier not in TIERS:
             raise BadInput(f"there is no tier {shown(tier)}: the tiers are {', '.join(TIERS)}")
-    agents = None if agent_filter is None else tuple(check_name("an agent", name) for name in agent_filter)
-    if mode == "date_range" and date_range is None:
+    agents, (since, until) = narrowed.agents(), narrowed.times()
+    if mode == "date_range" and since is None and until is None:
         raise BadInput(
             "the mode date_range needs a date_range, such as {'start': '2026-03-01', 'end': '2026-03-23'}"
         )
-    if mode == "agent_filter" and not agents:
+    if mode == "agent_filter" and not agents and narrowed.agent is None:
         raise BadInput("the mode agent_filter needs an agent_filter, such as ['research_analyst']")
-    only = None if cores is None else tuple(check_name("a core", name) for name in cores)
-    since, until = days(date_range)
+    within = None if cores is None else tuple(check_name("a core", name) for name in cores)
     wanted = [tier for tier in TIERS if tier in (SERVES[mode] if tiers is None else tiers)]
     served = [tier for tier in wanted if tier in SERVES[mode]]
     left_out = [LeftOut(tier, f"the mode {mode} does not serve it") for tier in wanted if tier not in served]
     left_out += [LeftOut(tier, "it is not enabled") for tier in served if tier not in enabled]
     looked_at = tuple(tier for tier in served if tier in enabled)
     query = check_text("query", query)
-    return SearchRequest(query, mode, looked_at, since, until, agents, limit, only, tuple(left_out))
+    return SearchRequest(query, mode, looked_at, since, until, agents, limit, within, tuple(left_out), only)
 
 
 def days(date_range: object) -> tuple[int | None, int | None]:
@@ -332,21 +358,24 @@ def _answer(
     with session.viewer(at) as viewer:
         rights = [rights for _, rights in viewer.pairs]
         position, as_of = None if at is None else viewer.views.position, viewer.views.position
+        ids = chosen_ids(viewer, request.only) if request.only else None
     barred = [tier for tier in request.tiers if any(right.tier(tier) == "none" for right in rights)]
     left_out = [*request.left_out, *(LeftOut(tier, "you may not read it") for tier in barred)]
     tiers = {tier for tier in request.tiers if tier not in barred}
     if request.mode == "semantic" and not tiers:
         return Answer((), 0, tuple(left_out), as_of)
 
-    def look(limit: int, index: Index, ended: bool = False) -> Found:
+    def look(limit: int, index: Index, ended: bool = False) -> IndexHits:
         return index.search(
             request.query,
             allowed=visible(rights),
+            scopes=scopes_of(rights),
             at=position,
             since_us=request.since_us,
             until_us=request.until_us,
             authors=request.agents,
             chosen=partial(request.chooses, tiers=tiers),
+            ids=ids,
             limit=limit,
             listing=not request.query.strip() and request.mode in ("date_range", "agent_filter"),
             how="keyword" if ended else HOW.get(request.mode, "keyword"),
@@ -368,21 +397,31 @@ def _answer(
     if index.missing and "semantic" in tiers:
         left_out.append(LeftOut("semantic", index.missing))
     left_out += [*dropped, *superseded(session, position, partial(look, MOST, ended=True))]
+    if request.only:
+        with session.viewer(at) as viewer:
+            left_out += check_filter(viewer, request.only, not hits)
     results = tuple(_result(hit, request.mode, explain) for hit in hits)
     return Answer(results, total, tuple(left_out), found.as_of, found.corrected)
 
 
 def visible(rights: Collection[Rights]) -> Callable[[Who], bool]:
-    """Which documents a reader may find, by what decides it."""
+    """Which documents a reader may find, by what decides it apart from their scopes."""
+    anywhere = [replace(right, scopes=None) for right in rights]
 
     def allowed(who: Who) -> bool:
         labels = {"sensitivity": who.sensitivity, "audience": "team" if who.shared else "self"}
         return all(
             right.tier(who.tier) != "none" and may_see_of(right, who.author, who.kind, labels)
-            for right in rights
+            for right in anywhere
         )
 
     return allowed
+
+
+def scopes_of(rights: Collection[Rights]) -> frozenset[str] | None:
+    """The scopes that a reader may look in; None: all of them."""
+    limits = [right.scopes for right in rights if right.scopes is not None]
+    return limits[0].intersection(*limits[1:]) if limits else None
 
 
 class HoldingHit(NamedTuple):
@@ -438,10 +477,10 @@ def _why_not(item: Item, now_us: int) -> tuple[str, str] | None:
 
 def first_holding(
     index: BookIndex,
-    look: Callable[[int, Index], Found],
+    look: Callable[[int, Index], IndexHits],
     most: int,
     sift: Callable[[list[Hit]], tuple[list[Read], list[Dropped]]],
-) -> tuple[Found, list[Read], list[Dropped], list[LeftOut]]:
+) -> tuple[IndexHits, list[Read], list[Dropped], list[LeftOut]]:
     """Look for so many hits, and for more until as many of them hold, so that what does not hold takes no place: what
     the index found, the hits that hold and those that do not, as `sift` tells them apart, and what there is to say of
     the index."""
@@ -455,7 +494,7 @@ def first_holding(
         limit *= 2
 
 
-def superseded(session: Session, at: int | None, look: Callable[[Index], Found]) -> list[LeftOut]:
+def superseded(session: Session, at: int | None, look: Callable[[Index], IndexHits]) -> list[LeftOut]:
     """How many items would have matched that another one has superseded, of those that their reader may see."""
     ids = dict.fromkeys(hit.id for hit in session.services.index.asked(look).hits if hit.kind == CREATED)
     if not ids:

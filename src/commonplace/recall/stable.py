@@ -81,7 +81,7 @@ class Packing(NamedTuple):
 
 def digest_before(session: Session, viewer: Viewer, stable: str) -> tuple[DigestTrace | None, str]:
     """The trace of the last digest under the same name, or why it is not there any more."""
-    id = viewer.views.get("recall.stable", session.actor, stable)
+    id = viewer.views.get("recall.stable", viewer.views.scope, session.actor, stable)
     event = None if id is None else session.ledger.event(id)
     if event is None:
         return None, ""

@@ -22,10 +22,11 @@ import msgspec
 from ..errors import BadInput
 from ..ledger.checks import check_path
 from ..ledger.encoding import canonical
-from ..ledger.events import Event, draft
+from ..ledger.events import Event, draft, read_header
 from ..ledger.keys import Key
 from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader
+from ..ledger.scopes import SCOPE
 from ..memory.items import Item
 from .shell_commands import NamedCommand, lacks, manifest, named_by, spoken_of
 
@@ -287,9 +288,10 @@ def decide_checked(overlay: Overlay, request: RecordChecks) -> None:
         plain = msgspec.to_builtins(checked)
         record = overlay.record_of(checked.item)
         if (row is None or row["check"] != plain) and record is not None and record.body is not None:
-            overlay.emit(
-                draft(CHECKED, actor=request.by, payload=plain, run_id=request.run, parents=[checked.item])
+            check = draft(
+                CHECKED, actor=request.by, payload=plain, run_id=request.run, parents=[checked.item]
             )
+            overlay.emit(check, scope=read_header(record).labels.get(SCOPE, ""))
 
 
 def checked_items(event: Event) -> list[Key]:
@@ -341,7 +343,7 @@ class Checks:
         """Record what was found, and is not recorded yet."""
         if self.new:
             request = RecordChecks(self._session.actor, self._session.run, tuple(self.new.values()))
-            self._session.ledger.submit("recall.checked", request)
+            self._session.ledger.submit("recall.checked", request, bound=self._session.bound)
             self.new = {}
 
 

@@ -91,6 +91,6 @@ KINDS = (
     Kind(CHANGED, residue=_change_without_values),
     Kind(STEPPED, residue=lambda payload: {**payload, "reason": "", "result": {}, "secret": []}),
     Kind(CLOSED, residue=lambda payload: {**payload, "reason": ""}),
-    Kind(MERGED, residue=lambda payload: payload),
+    Kind(MERGED, residue=lambda payload: {**payload, "fields": []}),
     Kind(VIOLATED),
 )

@@ -14,6 +14,7 @@ from ..ledger.checks import iso
 from ..ledger.events import Event
 from ..ledger.keys import Key
 from ..ledger.reader import ViewReader
+from ..ledger.scopes import scope_of
 from ..ledger.views import View
 from .events import CHANGED, CLOSED, MERGED, OPENED, STEPPED
 from .policy import Policy
@@ -35,6 +36,8 @@ class OpenedRun(msgspec.Struct, frozen=True):
     parent: str | None = None
     depth: int = 0
     fork: Fork | None = None
+    scope: str = ""
+    """The scope that it belongs to, by its key."""
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -59,8 +62,10 @@ def opened_run(views: ViewReader, run: str) -> OpenedRun:
 
 
 def find_run(views: ViewReader, run: str) -> OpenedRun | None:
-    """The same; None for a run that has no state."""
-    return views.get_as(_read_opened, "state.runs", run)
+    """The same; None for a run that has no state, or that lies in a scope which the reader is not told of."""
+    opened = views.get_as(_read_opened, "state.runs", run)
+    hidden = opened is not None and views.readable is not None and opened.scope not in views.readable
+    return None if hidden else opened
 
 
 # A run's policy is read with every write and never changes.
@@ -145,6 +150,7 @@ def _fold_opened(_key: Key, _before: Any, event: Event) -> Any:
             parent=payload["parent"],
             depth=payload["depth"],
             fork=msgspec.convert(payload["fork"], Fork | None),
+            scope=scope_of(event),
         )
     )
 

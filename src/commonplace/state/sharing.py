@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from ..access.rights import OWNER
+from ..access.rights import OWNER, reads_scope
 from .cells import DONE, Cell, Cells, State, assembled, cells_of, finished_agents
 from .policy import Policy
 from .rows import PROJECTION, OpenedRun, find_run, opened_run, runtime_keys
 
 if TYPE_CHECKING:
-    from ..ledger.ledger import At, Ledger
+    from ..ledger.ledger import At
     from ..ledger.reader import ViewReader
+    from ..session import Session
 
 ALL = "*"
 
@@ -76,21 +77,23 @@ def without(value: Any, hidden: Collection[str]) -> Any:
     return value
 
 
-def takes_part(opened: OpenedRun, actor: str) -> bool:
-    """Whether an actor takes part in a run: the owner, the one who opened it, its agents. Without a workflow, every
-    agent may take part."""
+def takes_part(views: ViewReader, opened: OpenedRun, actor: str) -> bool:
+    """Whether an actor takes part in a run of a scope that it reads: the owner, the one who opened it, its agents.
+    Without a workflow, every agent may take part."""
     agents = opened.policy.agents
+    if not reads_scope(views, actor, opened.scope):
+        return False
     return actor in (OWNER, opened.by) or agents is None or actor in agents
 
 
-def visible_state(ledger: Ledger, run: str, viewer: str, at: At = None) -> State:
+def visible_state(session: Session, run: str, viewer: str, at: At = None) -> State:
     """The state of a run as of `at`, as far as the viewer may see it. Under the cqrs model the present comes from a
     projection that may lag; `.as_of` says how far it is."""
-    with ledger.snapshot(at) as views:
+    with session.snapshot(at) as views:
         opened = opened_run(views, run)
-        if at is not None or opened.policy.model != "cqrs" or not takes_part(opened, viewer):
+        if at is not None or opened.policy.model != "cqrs" or not takes_part(views, opened, viewer):
             return state_in(views, run, viewer)
-        then = views.at(max(ledger.speaks_as_of(PROJECTION), views.meta.horizon))
+        then = views.at(max(session.ledger.speaks_as_of(PROJECTION), views.meta.horizon))
         projected = {} if find_run(then, run) is None else cells_of(then, run, opened.fork)
         return _state(views, run, opened, viewer, projected, then.position)
 
@@ -98,7 +101,7 @@ def visible_state(ledger: Ledger, run: str, viewer: str, at: At = None) -> State
 def state_in(views: ViewReader, run: str, viewer: str) -> State:
     """The state of a run as of a snapshot, as far as the viewer may see it."""
     opened = opened_run(views, run)
-    if not takes_part(opened, viewer):
+    if not takes_part(views, opened, viewer):
         return State({}, views.position, {})
     return _state(views, run, opened, viewer, cells_of(views, run, opened.fork), views.position)
 

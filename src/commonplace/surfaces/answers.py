@@ -6,9 +6,12 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from ..errors import BadInput, CommonplaceError
 from ..ledger.checks import iso
@@ -48,6 +51,12 @@ def data_of(answer: Any) -> Any:
             return [data_of(each) for each in answer]
         case "Item":
             return {**plain(answer), "text": answer.text}
+        case "ItemList":
+            return {
+                "items": data_of(answer.items),
+                "left_out": plain(answer.left_out),
+                "cursor": answer.cursor,
+            }
         case "LinkStep":
             return {**plain(answer), "item": data_of(answer.item)}
         case "Claim":
@@ -67,6 +76,10 @@ def data_of(answer: Any) -> Any:
                 {"path": file.path, "outcome": file.outcome, "why": file.remains} for file in answer.files
             ]
             return {**plain(answer), "purged": answer.purged, "files": files}
+        case "Found":
+            return {**plain(answer), "counts": answer.counts}
+        case "Messages" | "ThreadContext":  # a message's own as_dict is for an API, and has its shape alone
+            return to_builtins(answer)
         case "Recollection":
             return {**plain(answer), "events": [event.id for event in answer.events]}
     return plain(answer)
@@ -99,6 +112,7 @@ IDS: dict[str, Callable[[Any], Iterable[str]]] = {
     "run": lambda me: (run.id for run in me.runs.list()),
     "event": lambda me: (event.id for event in me.events()),
     "work": lambda me: (work.id for work in me.works.list()),
+    "message": lambda _me: (),  # of a message, its number is typed, or the id that it came with
 }
 """Where ids of each kind are found. All others are of tasks, and of what was recorded about works."""
 
@@ -157,6 +171,22 @@ def _items(_shell: Shell, items: Sequence[Any]) -> Human:
     return table(rows, "id", "kind", "status", "whose", "sensitivity", "text")
 
 
+def _list(shell: Shell, listed: Any) -> Human:
+    if listed:
+        yield from _items(shell, listed)
+    else:
+        yield from lines(EMPTY["memory.list"] if not listed.left_out else "none")
+    yield from _rest_of_list(listed)
+
+
+def _rest_of_list(listed: Any) -> Human:
+    """What a page leaves out, and where the next one begins."""
+    for part in listed.left_out:
+        yield from lines(f"left out: {part.what} ({part.why.partition(':')[0]})")
+    if listed.cursor:
+        yield from lines(f"the next page: --after {listed.cursor}")
+
+
 def _item(_shell: Shell, item: Any) -> Human:
     return lines(f"{short(item.id)} is {item.status}: {item.text}")
 
@@ -167,6 +197,27 @@ def _kept(shell: Shell, kept: Any) -> Human:
     superseding = shlex.join(word for id in kept.near for word in ("--supersedes", short(id)))
     yield short(kept.told(settling, superseding))  # no line break within a command
     yield from lines(*map(short, kept.held.comparison.splitlines())) if kept.held else ()
+
+
+def kept_many(_shell: Shell, results: Sequence[Any]) -> Human:
+    """What became of many entries: those that were not simply stored one by one, and how many there are of each."""
+    others = [
+        (number, result)
+        for number, result in enumerate(results, 1)
+        if result.outcome != "stored" or result.advice
+    ]
+    rows = (
+        [number, result.outcome, id_cell(result.item_id or ""), result.reason or result.advice]
+        for number, result in others
+    )
+    if others:
+        yield from table(rows, "entry", "became", "id", "why")
+    counts = Counter(result.outcome for result in results)
+    yield from lines(", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "no entries")
+
+
+def _history(_shell: Shell, changes: Sequence[Any]) -> Human:
+    return lines(*(short(str(change)) for change in changes))
 
 
 def _compared(_shell: Shell, items: Sequence[Any]) -> Human:
@@ -433,6 +484,15 @@ def _purged(_shell: Shell, report: Any) -> Human:
     return table(rows or [("done", "nothing was left to clear")])
 
 
+def _mentions(_shell: Shell, found: Any) -> Human:
+    rows = (
+        (mention.position, id_cell(mention.id), mention.thing, ", ".join(mention.where), mention.snippet)
+        for mention in found
+    )
+    yield from table(rows, "at", "id", "what", "where", "says") if found.entries else ()
+    yield from lines(*str(found).splitlines())
+
+
 def _traces(_shell: Shell, traces: Sequence[Any]) -> Human:
     return lines(*(f"text {trace.text + 1} is still in {trace.path}" for trace in traces))
 
@@ -493,19 +553,19 @@ def _works(_shell: Shell, works: Sequence[Any]) -> Human:
 
 
 def one_task(_shell: Shell, task: Any) -> Human:
-    return lines(f"{short(task.id)} is {words(task.status)}: {task.title}")
+    return lines(f"{short(task.id)} is {words(task.status)}: {task.heading}")
 
 
 def tasks_table(_shell: Shell, tasks: Sequence[Any]) -> Human:
     rows = (
-        [id_cell(task.id), standing(task), task.priority, task.title, whose(task), task.waits or ""]
+        [id_cell(task.id), standing(task), task.priority, task.heading, whose(task), task.waits or ""]
         for task in tasks
     )
     return table(rows, "id", "status", "priority", "task", "who", "waits for")
 
 
 def _claims(_shell: Shell, claims: Sequence[Any]) -> Human:
-    rows = ([id_cell(claim.task.id), claim.token, claim.task.title] for claim in claims)
+    rows = ([id_cell(claim.task.id), claim.token, claim.task.heading] for claim in claims)
     return table(rows, "task", "token", "title")
 
 
@@ -534,6 +594,32 @@ def records(_shell: Shell, listed: Sequence[Any]) -> Human:
 def _context(_shell: Shell, context: Any) -> Human:
     yield from page(context.text)
     yield from lines(*(f"left out: {short(id)} ({why})" for id, why in context.left_out))
+
+
+def _thread_context(_shell: Shell, context: Any) -> Human:
+    yield from page(context.text)
+    yield from lines(*(f"left out: {short(id)} ({why})" for id, why in context.omitted))
+    yield from lines(*(f"left out: {gap.what} ({gap.why})" for gap in context.left_out))
+    if context.receipt_id:
+        yield from lines(f"receipt {short(context.receipt_id)}, as of {context.as_of}")
+
+
+def _messages(_shell: Shell, messages: Any) -> Human:
+    return page(str(messages))
+
+
+def _threads(_shell: Shell, threads: Any) -> Human:
+    rows = [
+        [
+            info.name,
+            f"{info.messages:,}",
+            f"{info.last_at or info.opened_at:%Y-%m-%d %H:%M}",
+            id_cell(info.id),
+        ]
+        for info in threads
+    ]
+    yield from table(rows, "thread", "messages", "last", "id") if rows else lines(EMPTY["threads.list"])
+    yield from _rest_of_list(threads)
 
 
 def _overlaps(_shell: Shell, overlaps: Sequence[Any]) -> Human:
@@ -620,15 +706,18 @@ def _plainly(_shell: Shell, answer: Any) -> Human:
 RECORDS = ("Decision", "Discovery", "Artifact", "Nudge", "Approval", "Escalation", "Branch", "Candidate")
 
 RENDER: dict[str, Render] = {
-    "[Item]": _items, "Item": _item, "memory.get": fields, "memory.disputes": _compared, "RememberResult": _kept,
+    "[Item]": _items, "ItemList": _list, "[ItemChange]": _history, "Item": _item, "memory.get": fields,
+    "memory.disputes": _compared, "RememberResult": _kept, "[RememberResult]": kept_many,
     "[Tombstone]": _tombstones, "[Core]": _cores, "[Suggestion]": _suggestions, "[LinkStep]": _steps,
     "memory.curate": _curated, "Upkeep": _upkeep, "str": _text, "documents.task": _pages, "documents.day": _entries,
     "Answer": _found, "Digest": _digest, "Prompt": _prompt, "Receipt": _receipt, "[Receipt]": _receipts,
     "Recollection": _recent, "Event": _event, "[Event]": _events_listed, "[RunInfo]": _runs, "Run": _forked,
     "[Difference]": _differences, "Merged": _merged, "Verification": _verification, "Rebuilt": _rebuilt,
-    "PurgeReport": _purged, "[FoundText]": _traces, "Migrated": _migrated, "NoneType": _granted, "Waiting": inbox,
+    "PurgeReport": _purged, "Found": _mentions, "[FoundText]": _traces, "Migrated": _migrated,
+    "NoneType": _granted, "Waiting": inbox,
     "access.audit": _audit, "WorkInfo": one_work, "[WorkInfo]": _works, "Task": one_task, "[Task]": tasks_table,
-    "task.info": fields, "Context": _context, "[Overlap]": _overlaps,
+    "task.info": fields, "Context": _context, "ThreadContext": _thread_context, "Messages": _messages,
+    "ThreadList": _threads, "[Overlap]": _overlaps,
     "[Contribution]": _contributions, "[Claim]": _claims,
     **dict.fromkeys(RECORDS, one_record), **{f"[{name}]": records for name in RECORDS},
     "[Decision]": decision_lines,
@@ -652,6 +741,7 @@ EMPTY = {
     "runs.diff": "no difference",
     "admin.find_text": "none of the texts is anywhere in the raw files",
     "access.audit": "nothing was granted or denied yet",
+    "threads.list": "there are no conversations yet: `commonplace thread add NAME` begins one",
     "works.list": "there are no works yet: `commonplace work new NAME` begins one",
     "task.radar": "nothing makes it needless",
     "work.read_messages": "there is nothing to be told",

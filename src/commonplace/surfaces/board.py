@@ -58,7 +58,7 @@ def _rows(board: Board) -> Iterator[list[object]]:
         for task in tasks:
             who = task.reviewer if status == "review" and task.reviewer else whose(task)
             waits = ", ".join(board.waits_for.get(task.id, ())) or (task.reason if status == "failed" else "")
-            yield [label, task.priority, task.title, who, _lease(board, task), waits, id_cell(task.id)]
+            yield [label, task.priority, task.heading, who, _lease(board, task), waits, id_cell(task.id)]
             label = ""
         more = board.totals[status] - len(tasks)
         if more > 0:

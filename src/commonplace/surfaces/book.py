@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import MsgspecError
 
 from ..errors import BadInput, BookNotFound, CommonplaceError, NotFound
+from ..finding import told
+from ..ledger.encoding import decode
 from ..ledger.events import Event
 from ..ledger.ledger import At
 from ..participant import Actor
 from ..verbs import EventId
 from . import health
-from .answers import adopted, data_of, imported, log_lines, whole_id
+from .answers import adopted, data_of, imported, kept_many, log_lines, whole_id
 from .draw import Human, id_cell, lines, short, table
 from .places import public
-from .shell import Output, Shell
+from .shell import Output, Shell, plain
+from .typed import standard_input
+
+if TYPE_CHECKING:
+    from ..book import Book
 
 LAST = 50
 """How many events people see of a log when they do not say."""
@@ -127,7 +134,7 @@ def log(
     a line. `follow` goes on with events as they are recorded, until Ctrl-C. `last` is how many to show: 50, or all with
     --json or --after.
 
-    `run_id` is the id of the run. `actor` is the one who did it."""
+    `run_id` is the id of the run. `after` is the position after which to begin. `actor` is the one who did it."""
     if follow and at is not None:
         raise click.BadParameter("--follow goes on from now, so it cannot go with --at")
     if last is not None and last < 1:
@@ -207,7 +214,7 @@ def export(shell: Shell, to: str, *, at: At = None) -> Output:
         raise click.BadParameter(f"{to} is a folder: name a file")
     book = shell.acting()
     with shell.progress("exporting") as progress:
-        write = book.export if isinstance(book, Actor) else book.admin.export
+        write = book.export if isinstance(book, Actor) else shell.owned().admin.export
         count = write(to, at=at, progress=progress)
     return Output({"events": count, "file": to}, lines(f"{count:,} events written to {to}"))
 
@@ -226,12 +233,61 @@ def copy(shell: Shell, source: str, to: str) -> Output:
 
 
 def erase(
-    shell: Shell, ids: list[EventId], *, reason: str = "", dry_run: bool = False, yes: bool = False
+    shell: Shell,
+    id: list[EventId] | None = None,
+    *,
+    text: list[str] | None = None,
+    metadata: dict[str, Any] | None = None,
+    actor: str | None = None,
+    reason: str = "",
+    proof: str | None = None,
+    dry_run: bool = False,
+    yes: bool = False,
 ) -> Output:
-    """Erase the content of events and of what derives from them. Asks first. The hash chain still verifies; `book
-    purge` clears the files. Earlier exports and backups keep it. `yes` does it without asking."""
-    book = shell.owned(mirrored=not dry_run)
-    wanted = [whole_id(book, "event", id) for id in ids]
+    """Erase the content of events, or of all that --text, --scope, --metadata and --actor find, and what derives from
+    it. Asks first. The hash chain still verifies; `book purge` clears the files, and so does --proof. Earlier exports
+    and backups keep it. `yes` does it without asking.
+
+    `id` are the ids of events. `text` is a text to find, however it is spelled. `actor` is who recorded it. `proof` is
+    a file to write: what was erased, and that it is gone."""
+    book = shell.owned(mirrored=not dry_run, scoped=id is None)
+    filters: dict[str, Any] = {"text": text, "scope": shell.scope, "metadata": metadata, "actor": actor}
+    if (id is None) == all(value is None for value in filters.values()):
+        raise BadInput("name what to erase: either ids of events, or --text, --scope, --metadata or --actor")
+    if id is not None:
+        if proof is not None:
+            raise BadInput("--proof goes with what is found: give --text, --scope, --metadata or --actor")
+        return _erase_events(book, [whole_id(book, "event", each) for each in id], reason, dry_run, yes)
+    with shell.progress("looking") as progress:
+        found = book.admin.find(**filters, progress=progress)
+    planned = book.erase(found, reason=reason, dry_run=True)
+    counts = told(planned.counts)
+    if counts and not (yes or dry_run):
+        shown = lines(f"this erases {counts}", *(f"remains: {left}" for left in found.remaining))
+        ask_for_word("ERASE", f"erase {counts}", shown, "nothing was erased")
+    done = planned if dry_run else book.erase(found, reason=reason)
+    proven = None
+    if proof is not None and not dry_run:
+        with shell.progress("proving") as progress:
+            proven = book.admin.proof(found, proof, progress=progress)
+    data = {
+        **_erased_data(done, found.ids, dry_run), "counts": done.counts, "remaining": plain(found.remaining),
+        "proof": None if proven is None else {name: value for name, value in plain(proven).items() if name != "file"},
+    }  # fmt: skip
+    first = f"{'would erase' if dry_run else 'erased'} {counts or 'nothing'}"
+    after = (
+        [str(proven)]
+        if proven
+        else ["`commonplace book purge` clears the store's files too"]
+        if done.gone
+        else []
+    )
+    remains = (f"remains: {left}" for left in found.remaining)
+    human = lines(first, *remains, *(after if counts and not dry_run else [str(proven)] if proven else []))
+    return Output(data, human, code=0 if proven is None or proven.gone else 1)
+
+
+def _erase_events(book: Book, wanted: list[str], reason: str, dry_run: bool, yes: bool) -> Output:
     planned = book.erase(wanted, dry_run=True)
 
     def human(erasure: Any, heading: str) -> Human:
@@ -259,32 +315,48 @@ def erase(
             "nothing was erased",
         )
     done = planned if dry_run else book.erase(wanted, reason=reason)
-    data = {
-        "erased": done.erased, "derived": [id for id in done.erased if id not in wanted], "already": done.already,
+    return Output(_erased_data(done, wanted, dry_run), human(done, "to erase" if dry_run else "erased"))
+
+
+def _erased_data(done: Any, wanted: Collection[str], dry_run: bool) -> dict[str, Any]:
+    asked = set(wanted)
+    return {
+        "erased": done.erased, "derived": [id for id in done.erased if id not in asked], "already": done.already,
         "position": done.position, "gone": done.gone, "dry_run": dry_run,
     }  # fmt: skip
-    return Output(data, human(done, "to erase" if dry_run else "erased"))
 
 
 def forget(
     shell: Shell,
     id: list[str] | None = None,
     *,
+    kind: str | None = None,
     key: str | None = None,
-    tag: str | None = None,
+    tags: list[str] | None = None,
+    agent: str | None = None,
+    core: str | None = None,
+    category: str | None = None,
     provenance: dict[str, Any] | None = None,
+    metadata: dict[str, Any] | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
     erase: bool = False,
     reason: str = "",
     dry_run: bool = False,
     yes: bool = False,
 ) -> Output:
-    """Forget items by id, key, tag or provenance; with --erase, their content is gone for good. Asks first, unless
-    --yes or --dry-run is given. What was not erased can be restored. `yes` does it without asking.
+    """Forget items by id, or those that match every filter; with --erase, their content is gone for good. Asks first,
+    unless --yes or --dry-run is given. What was not erased can be restored. `yes` does it without asking.
 
-    `id` are the ids of items. `erase` is whether the content goes as well, and all that is derived from it."""
+    `id` are the ids of items. `kind` is fact, note, procedure or episode. `core` is the core that they belong to.
+    `until` is the time before which they were recorded. `erase` is whether the content goes as well, and all that is
+    derived from it."""
     actor = shell.acting(mirrored=not dry_run)
     wanted = None if id is None else [whole_id(actor, "item", one) for one in id]
-    chosen: dict[str, Any] = {"id": wanted, "key": key, "tag": tag, "provenance": provenance, "erase": erase}
+    chosen: dict[str, Any] = {
+        "id": wanted, "kind": kind, "key": key, "tags": tags, "agent": agent, "core": core, "category": category,
+        "provenance": provenance, "metadata": metadata, "since": since, "until": until, "erase": erase,
+    }  # fmt: skip
     plan = actor.forget(**chosen, reason=reason, dry_run=True)
     names = [short(one) for one in (*plan.items, *plan.already)]
     told = f"{len(names)} items" + (f" and {len(plan.erased)} events" if erase else "")
@@ -301,14 +373,65 @@ def forget(
     return Output(done, said)
 
 
+def add_many(shell: Shell, file: str, *, shared: bool | None = None) -> Output:
+    """Remember every entry of a file, a hundred in each commit: a JSON list, JSON one entry per line, or text, one note
+    per line. An entry is a text, or an object with the options of remember. All of them are checked before anything is
+    written.
+
+    `file` is the file to read; - reads standard input. `shared` is whether the whole team sees what does not say so."""
+    entries = _entries(_read_text(file))
+    actor = shell.acting(mirrored=True)
+    with shell.progress("remembering") as progress:
+        results = actor.memory.add_many(entries, shared=shared, progress=progress)
+    return Output(results, kept_many(shell, results))
+
+
+def _read_text(file: str) -> str:
+    if file == "-":
+        return standard_input("file")
+    try:
+        return Path(file).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{file} cannot be read as text ({error})") from None
+
+
+def _entries(text: str) -> list[Any]:
+    """The entries of a file: of a JSON list, else one in each line, which is JSON if it looks like it."""
+    with suppress(MsgspecError):
+        whole = decode(text)
+        if isinstance(whole, list):
+            return whole
+    entries = list[Any]()
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith(("{", '"')):
+            try:
+                entries.append(decode(line))
+            except MsgspecError as error:
+                raise BadInput(f"line {number} is not JSON ({error}): nothing was kept") from None
+        elif line.strip():
+            entries.append(line.strip())
+    return entries
+
+
 def ask(what: str, question: str, shown: Human, otherwise: str) -> None:
     """Ask on the terminal. Raises BadInput without one, or if the answer is no."""
+    _show_before_asking(what, shown)
+    if not click.confirm(question, err=True):
+        raise BadInput(otherwise)
+
+
+def ask_for_word(word: str, act: str, shown: Human, otherwise: str) -> None:
+    """Have somebody type a word on the terminal. Raises BadInput without one, or if another word is typed."""
+    _show_before_asking(f"this would {act}", shown)
+    if click.prompt(f"Type {word} to {act}", err=True, default="", show_default=False).strip() != word:
+        raise BadInput(otherwise)
+
+
+def _show_before_asking(what: str, shown: Human) -> None:
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise BadInput(f"{what}, and there is no terminal to ask on: add --yes")
     for line in shown:
         print(line, file=sys.stderr)
-    if not click.confirm(question, err=True):
-        raise BadInput(otherwise)
 
 
 # notes and the markdown

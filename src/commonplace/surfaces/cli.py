@@ -69,7 +69,8 @@ GROUPS = {
     "memory": Group(
         "What is remembered: items, disputes, cores, upkeep.",
         ("memory",),
-        {"memory.get": "show", "memory.import_": None, "memory.repository_fact": "fact"},
+        {"memory.get": "show", "memory.import_": None, "memory.repository_fact": "fact", "memory.add_many": None},
+        {"add-many": "book:add_many"},
     ),
     "documents": Group(
         "Notes, sessions, tasks' folders, daily logs.",
@@ -90,11 +91,17 @@ GROUPS = {
     "runs": Group(
         "Runs and their states.", ("runs",), {"runs.get": None, "runs.execute": None}, {"state": "running:state"}
     ),
+    "thread": Group(
+        "Conversations: messages in, context out.",
+        ("threads", "thread"),
+        {},
+        {"add": "conversing:add", "summary": "conversing:summary", "learn": "conversing:learn"},
+    ),
     "access": Group("Who may do and see what.", ("access",), {"access.redacted": None}),
     "book": Group(
         "The whole book: verify, copy, erase, purge.",
         ("admin",),
-        {"admin.status": None, "admin.index_size": None, "admin.import_": None},
+        {"admin.status": None, "admin.index_size": None, "admin.import_": None, "admin.proof": None},
         {"erase": "book:erase", "export": "book:export", "import": "book:import_", "copy": "book:copy"},
     ),
     "work": Group(
@@ -179,10 +186,12 @@ def run(verb: Verb, shell: Shell, typed: Mapping[str, Any]) -> Any:
     if ":" in verb.path[0]:
         return verb.function(shell, **given)
     names = {parameter.name for parameter in verb.parameters}
+    scoped = {"scope": shell.scope} if "scope" in names and shell.scope else {}
     if verb.path[0] in ("admin", "mirror"):
-        me: Participant = shell.owned(mirrored=True)
+        me: Participant = shell.owned(mirrored=True, scoped=bool(scoped))
     else:
         me = shell.acting(mirrored=_writes_memory(verb) and not given.get("dry_run"))
+    given |= scoped
     if verb.path[0] in ("search", "digest", "prompt"):
         with shell.progress("indexing") as progress:
             if progress is not None:
@@ -207,6 +216,7 @@ COMMON = (
     ("book", "--book", "URL", "A path, file:DIR, postgresql://…, redis://… or unix://…"),
     ("user", "--user", None, "The book of this user, in place of the repository's."),
     ("actor", "--as", "ACTOR", "Who acts, and under whose rights; the owner, if not said."),
+    ("scope", "--scope", "PATH", "The scope to act in, such as users/alice."),
     ("mirror", "--mirror", "DIR", "Where the markdown lies; beside a local book, if not said."),
     ("json", "--json", None, "Print one JSON document; an error is one on stderr."),
 )
@@ -260,8 +270,9 @@ class Command(click.Command):
             name: typed.pop(f"common_{name}", None) or first.get(f"common_{name}") for name, *_ in COMMON
         }
         shell = Shell(
-            chosen["book"], chosen["actor"], bool(chosen["json"]), chosen["mirror"], user=bool(chosen["user"])
-        )
+            chosen["book"], chosen["actor"], bool(chosen["json"]), chosen["mirror"], user=bool(chosen["user"]),
+            scope=chosen["scope"],
+        )  # fmt: skip
         code = shell.run(lambda shell: run(self.verb, shell, typed), {})
         if code:
             context.exit(code)

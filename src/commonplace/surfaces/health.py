@@ -15,7 +15,7 @@ from ..engines.contract import Facts
 from ..errors import CommonplaceError
 from ..index.names import best_embedder
 from ..ledger.events import Event
-from ..participant import Actor
+from ..participant import Actor, Participant
 from ..version import install_hint
 from .places import public
 
@@ -43,7 +43,7 @@ def size_of(place: Path | None) -> int | None:
     return sum(path.stat().st_size for path in files if path.is_file())
 
 
-def standing(book: Book, url: str, reader: Book | Actor | None = None) -> dict[str, Any]:
+def standing(book: Book, url: str, reader: Participant | None = None) -> dict[str, Any]:
     """Where a book stands, all as of one head, as a reader (the owner unless said) may see it."""
     status = book.admin.status()
     head = status.head
@@ -64,7 +64,7 @@ def standing(book: Book, url: str, reader: Book | Actor | None = None) -> dict[s
     }
 
 
-def last_events(book: Book | Actor, after: int, end: int, count: int, **wanted: Any) -> Iterable[Event]:
+def last_events(book: Participant, after: int, end: int, count: int, **wanted: Any) -> Iterable[Event]:
     """The last events that match, looked for from the end in ever longer stretches."""
     stretch = count = min(count, end)
     while True:

@@ -76,6 +76,19 @@ class _Payload:
         )
 
 
+def _said(event: _Payload) -> str:
+    """A message of a conversation, in the words of the one who spoke."""
+    shape = event.payload["message"]
+    content = shape.get("content") or shape.get("output") or ""
+    texts = (
+        [part.get("text") for part in content if isinstance(part, dict)]
+        if isinstance(content, list)
+        else [content]
+    )
+    said = " ".join(text for text in texts if isinstance(text, str))
+    return f"added a message of {shape.get('name') or shape.get('role', 'assistant')}: {said or '(no words)'}"
+
+
 def _created(event: _Payload) -> str:
     item = event.payload.get("content") or event.payload.get("item") or event.payload
     text = item.get("body") or item.get("text") or item.get("title")
@@ -150,6 +163,11 @@ def _shown_items(event: _Payload) -> str:
 SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "agent.spoke": lambda event: f"said: {event['text']}" if event["text"] else "",
     "agent.thought": lambda event: f"thought: {event['text']}" if event["text"] else "",
+    "scope.named": lambda event: f"named the scope {'/'.join(event['path'])}",
+    "thread.opened": lambda event: f"began the conversation {event['name']}",
+    "thread.message": _said,
+    "thread.summarized": lambda event: f"summarized a conversation: {event['text']}",
+    "thread.learned": lambda event: f"learned from the messages up to {event['upto']}",
     "memory.item.created": _created,
     "memory.item.updated": _updated,
     "memory.item.consolidated": lambda event: f"consolidated {_items(event) or 'items'}{event.why()}",

@@ -25,10 +25,10 @@ import msgspec
 from ..access.rights import OWNER
 from ..book import Book
 from ..book import open as open_book
-from ..errors import BookNotFound, CommonplaceError, Denied, NotABook
+from ..errors import BadInput, BookNotFound, CommonplaceError, Denied, NotABook
 from ..ledger.checks import iso
 from ..ledger.ledger import Progress
-from ..participant import Actor
+from ..participant import Participant, acting
 from .draw import clean
 from .places import DEFAULT_BOOK, found_book, public, users_book
 from .wording import in_shell_words
@@ -56,6 +56,7 @@ class Shell:
         mirror: str | None = None,
         *,
         user: bool = False,
+        scope: str | None = None,
     ) -> None:
         self.given = users_book() if user else given
         self.mirror = mirror
@@ -63,6 +64,7 @@ class Shell:
         self.found = not named
         self.url = named or found_book()
         self.actor = actor or OWNER
+        self.scope = scope
         self.json = as_json
         self.warnings: list[str] = []
         self._open = ExitStack()
@@ -98,13 +100,18 @@ class Shell:
     def _mirror_of(self, url: str) -> str | None:
         return self.mirror if url == self.url else None
 
-    def acting(self, *, mirrored: bool = False) -> Book | Actor:
-        """The book as the actor sees it: the owner all of it, anybody else under their rights."""
+    def acting(self, *, mirrored: bool = False) -> Participant:
+        """The book as the actor sees it: the owner all of it, anybody else under their rights; with a scope, within
+        that."""
         book = self.open(mirrored=mirrored)
-        return book if self.actor == OWNER else book.as_actor(self.actor)
+        return (
+            book if self.actor == OWNER and self.scope is None else acting(book, self.actor, scope=self.scope)
+        )
 
-    def owned(self, **how: Any) -> Book:
-        """The book, for what only its owner may do to it."""
+    def owned(self, *, scoped: bool = False, **how: Any) -> Book:
+        """The book, for what only its owner may do to it, and unless it is `scoped`, to the whole of it."""
+        if self.scope is not None and not scoped:
+            raise BadInput("this is about the whole book: leave --scope out")
         if self.actor != OWNER:
             raise Denied(f"only the book's owner may do this, not {self.actor!r}: leave --as out")
         return self.open(**how)

@@ -22,9 +22,9 @@ SHIELD = "\0"
 
 UNTYPED = {
     "by", "confirm", "now", "progress", "count_tokens", "schema_version", "max_results", "matters", "stop", "handler",
-    "shown", "capabilities", "redacted", "content",
+    "shown", "capabilities", "redacted", "content", "scope",
 }  # fmt: skip
-"""Parameters that a shell has no option for: who acts is --as, and functions cannot be typed."""
+"""Parameters that a command has no option for: who acts is --as, where --scope, and functions cannot be typed."""
 
 FIRST = ("text", "query", "id", "actor", "core", "day", "work_id", "path")
 """Arguments that may be left out, where a verb begins with one."""
@@ -33,8 +33,9 @@ ALWAYS_FIRST = ("payload", "question", "choice")
 """Arguments that a verb takes by their names."""
 
 SPELLED = {
+    "scopes": "in-scope",
     "run_id": "run", "work_id": "work", "session_id": "session", "new_id": "new", "queries": "query",
-    "agent_filter": "agent", "assigned_to": "assign", "promote_to_core": "core", "texts": "text", "ids": "id",
+    "assigned_to": "assign", "promote_to_core": "core", "texts": "text", "ids": "id",
 }  # fmt: skip
 AS_THEY_ARE = ("affects", "supersedes", "depends_on", "blocks", "sees", "acts", "on", "limits", "rules")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..ledger.events import Event
 from ..ledger.keys import Key
+from ..ledger.scopes import SCOPE
 from ..ledger.views import Capability, Kind, View
 from . import claims, graph, lifecycle, people, records
 from .kinds import (
@@ -16,6 +17,7 @@ from .kinds import (
     ANSWERED,
     ASSIGNED,
     BLOCKED,
+    BRANCHED,
     CANCELLED,
     CHANGED,
     CLAIMED,
@@ -86,6 +88,7 @@ def _fold_work(key: Key, before: Any, event: Event) -> Any:
     row = {**(before or {"id": key[0]}), **payload.get("set", {}), **payload["said"]}
     if before is None:
         row |= {"by": event.actor, "created_us": event.created_us, "event": event.id}
+        row |= {SCOPE: event.labels[SCOPE]} if SCOPE in event.labels else {}
     return {**row, "changed_us": event.created_us, "position": event.position}
 
 
@@ -223,6 +226,7 @@ def _fold_record(key: Key, before: Any, event: Event) -> Any:
         row = {name: value for name, value in payload.items() if name not in NOT_A_FIELD}
         row |= {"kind": event.kind, "by": event.actor, "position": event.position, "at_us": event.created_us}
         level = event.labels.get("sensitivity", "private")
+        row |= {SCOPE: event.labels[SCOPE]} if SCOPE in event.labels else {}
         return {**row, "sensitivity": level, "said": payload["said"]}
     if before is None:
         return None
@@ -284,8 +288,38 @@ def _by(event: Event) -> list[Key]:
     return [(event.payload["work"], agent, event.kind, event.position)]
 
 
+# what survives an erasure: which task waits for which, who has it, how it stands; no words
+
+
 def _without_words(payload: dict[str, Any]) -> dict[str, Any]:
     return {**payload, "said": {}}
+
+
+def _branch_without_words(payload: dict[str, Any]) -> dict[str, Any]:
+    """Its tasks still wait for a choice, so the options stay, by numbers in place of their names."""
+    options = {f"option {number}": ids for number, ids in enumerate(payload["options"].values(), 1)}
+    return {**payload, "options": options, "said": {}}
+
+
+def _decision_without_words(payload: dict[str, Any]) -> dict[str, Any]:
+    """A decision between the options of a branch sets its status to the name of one."""
+    updates = [
+        [id, {**fields, "status": "chosen"} if "status" in fields else fields]
+        for id, fields in payload.get("updates", ())
+    ]
+    return {**payload, **({"updates": updates} if updates else {}), "said": {}}
+
+
+def _artifact_without_words(payload: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in payload.items() if name not in ("commit", "branch", "checksum")}
+    return {**kept, "said": {}}
+
+
+RESIDUES = {
+    BRANCHED: _branch_without_words,
+    DECIDED: _decision_without_words,
+    PRODUCED: _artifact_without_words,
+}
 
 
 def _said(*names: str) -> Callable[[dict[str, Any]], str]:
@@ -308,7 +342,9 @@ SAYS = {
 
 WORK = Capability(
     "work",
-    kinds=tuple(Kind(name, residue=_without_words, says=SAYS.get(name)) for name in sorted(EVERY)),
+    kinds=tuple(
+        Kind(name, residue=RESIDUES.get(name, _without_words), says=SAYS.get(name)) for name in sorted(EVERY)
+    ),
     commands={
         "work.create": lifecycle.decide_create,
         "work.change": lifecycle.decide_change,

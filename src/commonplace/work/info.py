@@ -16,6 +16,7 @@ from ..ledger.encoding import encode_payload
 from ..ledger.labels import strictness
 from ..ledger.printing import Readable
 from ..ledger.reader import ViewReader
+from ..ledger.scopes import name_of
 from .checks import checked_policy, checked_text, listed, required_text, texts
 from .tasks import OnFailure
 
@@ -61,6 +62,8 @@ class WorkInfo(Readable, msgspec.Struct, frozen=True, omit_defaults=True):
     """The entry of a core whose tasks it was begun with."""
     members: tuple[str, ...] = ()
     """Who may know of it; nobody is named: everybody."""
+    scope: str = ""
+    """The scope that it belongs to; "" for the root. In the book, the scope's key; as it is shown, its path."""
     status: WorkStatus = "active"
     limits: WorkLimits = WorkLimits()
     on_failure: OnFailure = OnFailure()
@@ -110,6 +113,11 @@ def info_of(views: ViewReader, work: str) -> WorkInfo | None:
     return views.get_as(read_info, "work.works", work)
 
 
+def shown_info(views: ViewReader, info: WorkInfo) -> WorkInfo:
+    """What a work is for, with the path of its scope."""
+    return msgspec.structs.replace(info, scope=name_of(views, info.scope)) if info.scope else info
+
+
 def no_work(id: str) -> str:
     return f"there is no work {id!r} in this book: book.works.list() lists them, and book.work(name=…) begins one"
 
@@ -117,6 +125,8 @@ def no_work(id: str) -> str:
 def may_know(rights: Rights, info: WorkInfo) -> bool:
     """Whether an actor may know of a work, its goal and its tasks, which are private: its own, or one that has no
     members or names it as one, as far as its ceiling allows."""
+    if not rights.in_scope(info.scope):
+        return False
     if rights.owner or rights.actor == info.by:
         return True
     if strictness("sensitivity", rights.ceiling) < strictness("sensitivity", "private"):

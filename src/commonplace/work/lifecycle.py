@@ -37,12 +37,12 @@ def decide_create(overlay: Overlay, act: Act) -> Any:
     plan: Plan = act.given["plan"]
     info = info_of(overlay, act.work)
     if info is not None:
-        if act.actor != OWNER and not may_know(rights_of(overlay, act.actor), info):
+        if not may_know(rights_of(overlay, act.actor), info):
             raise Conflict(f"the id {act.work!r} cannot be used here: choose another one, or none")
         check_same(overlay.event(overlay.get("work.works", act.work)["event"]), plan.info)
         return info
     for core in plan.info.cores:
-        row = overlay.get("memory.cores", core)
+        row = overlay.get("memory.cores", overlay.scope, core)
         if row is None or not may_know_core(rights_of(overlay, act.actor), msgspec.convert(row, Core)):
             raise NotFound(no_core(core))
     fields = msgspec.to_builtins(plan.info)

@@ -17,7 +17,7 @@ from ..verbs import TaskId, verb
 from .capability import EVERY
 from .checks import checked
 from .graph import new_task
-from .info import WORK_MOVES, WorkInfo, info_from, info_of, may_know
+from .info import WORK_MOVES, WorkInfo, info_from, info_of, may_know, shown_info
 from .lifecycle import Plan, check_same
 from .patterns import tasks_of
 from .verbs import Work
@@ -43,6 +43,7 @@ def work(
     limits: Mapping[str, int] | None = None,
     on_failure: object = None,
     by: str | None = None,
+    scope: str | None = None,
     **settings: Any,
 ) -> Work:
     """Begin a work, or open the one with this `id`.
@@ -58,6 +59,7 @@ def work(
         "name": name, "goal": goal, "constraints": constraints, "cores": cores, "pattern": pattern,
         "members": members, "limits": limits, "on_failure": on_failure, "settings": settings,
     }  # fmt: skip
+    session = session.in_scope(scope)
     if name is None:
         if id is None:
             raise BadInput("say which work: an id opens one, and a name begins one")
@@ -74,11 +76,11 @@ class Works:
         self._session = session
 
     @verb
-    def list(self, status: str | None = None, *, at: At = None) -> WorkInfos:
+    def list(self, status: str | None = None, *, scope: str | None = None, at: At = None) -> WorkInfos:
         """The works that this actor may know of, those of one status if it is named.
 
         `status` is active, paused, completed, cancelled or archived."""
-        return works_of(self._session, status, at)
+        return works_of(self._session.narrowed(scope), status, at)
 
     @verb
     def containing(self, id: TaskId) -> Work:
@@ -127,6 +129,7 @@ def opened(session: Session, id: str, fields: Mapping[str, Any]) -> Work:
     named = [name for name, value in fields.items() if value]
     with work._reading(None) as (reading, _):
         row = reading.views.get("work.works", id)
+    work = Work(session.within(row.get("scope", "")), id)
     if named:
         began = session.ledger.event(row["event"])
         check_same(began, info_from(id, {**fields, "name": "any"}), named)
@@ -135,7 +138,7 @@ def opened(session: Session, id: str, fields: Mapping[str, Any]) -> Work:
 
 def home_of(session: Session, id: str) -> str:
     """The id of the work that a task or an event belongs to, if the reader may know of it."""
-    with session.ledger.snapshot() as now:
+    with session.snapshot() as now:
         where = now.get("work.ids", id)
         event = session.ledger.event(id) if where is None else None
         if event is not None and event.kind in EVERY:
@@ -151,11 +154,11 @@ def home_of(session: Session, id: str) -> str:
 def works_of(session: Session, status: str | None, at: At) -> list[WorkInfo]:
     if status is not None:
         checked("status", status, tuple(WORK_MOVES))
-    with session.ledger.snapshot() as now, session.ledger.snapshot(at) as then:
+    with session.snapshot() as now, session.snapshot(at) as then:
         rights = [rights_of(views, session.actor) for views in (then, now)]
         infos = [msgspec.convert(row, WorkInfo) for _, row in then.scan("work.works")]
-    visible = [info for info in infos if all(may_know(right, info) for right in rights)]
-    return [info for info in visible if status in (None, info.status)]
+        visible = [info for info in infos if all(may_know(right, info) for right in rights)]
+        return [shown_info(now, info) for info in visible if status in (None, info.status)]
 
 
 def stale(

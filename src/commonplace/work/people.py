@@ -79,7 +79,10 @@ def waiting(reading: Reading, agent: str, leading: bool, when: str) -> list[dict
             if row is None or not row["said"] or row["delivery"] not in deliveries:
                 continue
             its_own = row["by"] == agent and target == ALL
-            past = "premise" in row and reading.views.get("recall.news", agent, row["premise"]) is None
+            past = (
+                "premise" in row
+                and reading.views.get("recall.news", agent, reading.views.scope, row["premise"]) is None
+            )
             if not its_own and not past and reading.views.get("work.told", reading.work, agent, id) is None:
                 nudges.append({**row, "id": id})
     return in_order(nudges)
@@ -127,7 +130,7 @@ def _carried(reading: Reading, task: Task, agent: str) -> list[dict[str, Any]]:
 
 def _premises(tx: WorkTransaction, agent: str) -> None:
     """What an agent relied on and what has changed since becomes a nudge."""
-    for (_, id), _ in tx.views.scan("recall.news", agent):
+    for (_, _, id), _ in tx.views.scan("recall.news", agent, tx.views.scope):
         nudge = premise_nudge(str(id))
         event = tx.overlay.event(str(id))
         if event is None or event.erased or tx.overlay.record_of(nudge) is not None:

@@ -100,7 +100,7 @@ class WorkFocus:
         if changes and at is None and self._tells:
             self._work._session.services.fact_watch.look()
             with self._work._reading(None) as (reading, _):
-                news = reading.views.scan("recall.news", self._actor, limit=1)
+                news = reading.views.scan("recall.news", self._actor, reading.views.scope, limit=1)
             if news:
                 self._take(())
         with self._work._reading(at) as (reading, _):

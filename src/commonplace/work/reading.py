@@ -16,6 +16,7 @@ from ..engines.contract import Lease
 from ..errors import NotFound
 from ..ledger.encoding import decode
 from ..ledger.reader import Snapshot, ViewReader
+from ..ledger.scopes import SCOPE
 from .info import WorkInfo, info_of
 from .tasks import LANES, STATUSES, Task, role_lane
 
@@ -39,7 +40,7 @@ def lease_name(task: Task) -> str:
 
 def may_see_record(rights: Rights, row: Mapping[str, Any], decided: Mapping[str, str] | None) -> bool:
     """Whether an actor may see something that was recorded about a work, with the labels it has been given since."""
-    labels = {"sensitivity": row["sensitivity"], **(decided or {})}
+    labels = {"sensitivity": row["sensitivity"], SCOPE: row.get(SCOPE, ""), **(decided or {})}
     return work_shows(rights, row["by"], row["kind"], labels)
 
 

@@ -204,7 +204,7 @@ def _target(_field: str, value: Any) -> str:
 
 
 def _options(_field: str, value: object) -> dict[str, tuple[str, ...]]:
-    """Alternatives by their names, which are kept for good and so without secrets."""
+    """Alternatives by their names, which people choose by and so are without secrets."""
     if not isinstance(value, Mapping) or len(value) < 2:
         raise BadInput("alternatives are two or more options by their names, each with its tasks")
     options = {
@@ -532,7 +532,8 @@ def nudge_for(reading: Reading, reader: str, row: Mapping[str, Any]) -> Nudge:
         text += f". It was: {quote}"
     now = item_at(reading.views, cause) if cause and readable(cause) else None
     if now is not None:
-        text += f". It is now: {without_secrets(now).text} ({cause})"
+        until = f", until {now.valid_until:%Y-%m-%d %H:%M}" if now.valid_until is not None else ""
+        text += f". It is now: {without_secrets(now).text} ({cause}{until})"
     return record_of(Nudge, row["id"], row, {"text": text} if text else None)
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from ..errors import BadMove, Conflict
 from ..ledger.checks import from_us
+from ..ledger.matching import ERASED_NAME
 from ..ledger.printing import Readable
 
 Status = Literal[
@@ -124,7 +125,12 @@ class Task(Readable, msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __str__(self) -> str:
         holder = f" by {self.assigned_to}" if self.assigned_to else ""
-        return f"{self.title} ({self.status.replace('_', ' ')}{holder})"
+        return f"{self.heading} ({self.status.replace('_', ' ')}{holder})"
+
+    @property
+    def heading(self) -> str:
+        """Its title, or that it was erased: every task is added with one."""
+        return self.title or ERASED_NAME
 
     @property
     def added_at(self) -> datetime:

@@ -59,7 +59,8 @@ class WorkTransaction(Reading):
         super().__init__(overlay, act.work)
         self.overlay, self.act = overlay, act
         info = overlay.get_as(_known_info, "work.works", act.work)
-        rights = None if act.actor == OWNER else rights_of(overlay, act.actor)
+        unlimited = act.actor == OWNER and overlay.bound is None
+        rights = None if unlimited else rights_of(overlay, act.actor)
         if info is None or (rights is not None and not may_know(rights, info)):
             raise NotFound(no_work(act.work))
         self.info, self._rights = info, rights
@@ -213,7 +214,8 @@ class WorkTransaction(Reading):
             kind, actor=self.act.by, payload=payload, run_id=self.act.run, id=id, parents=list(parents),
             labels=self.labels() if labels is None else labels,
         )  # fmt: skip
-        return self.overlay.emit(replace(made, given_id=False) if made.given_id else made)
+        made = replace(made, given_id=False) if made.given_id else made
+        return self.overlay.emit(made, scope=self.info.scope)
 
     def labels(self, sensitivity: str = "private") -> dict[str, str]:
         """What everybody who takes part may see, up to how sensitive it is."""

@@ -21,7 +21,7 @@ from .claims import MOST_AT_ONCE
 from .graph import new_task
 from .handles import Approvals, TaskHandle, WorkManagement
 from .holding import Claim
-from .info import WorkInfo, info_of, may_know, no_work
+from .info import WorkInfo, info_of, may_know, no_work, shown_info
 from .listing import contributions_of, pending, visible_event, visible_records
 from .people import waiting
 from .reading import Reading
@@ -108,7 +108,7 @@ class Work:
     def info(self, at: At = None) -> WorkInfo:
         """What it is for and how it stands, as of `at`."""
         with self._reading(at) as (reading, _):
-            return reading.info
+            return shown_info(reading.now, reading.info)
 
     manage = namespace(WorkManagement, WorkManagement)
     """What is done to the work as a whole: pause, resume, complete, abandon, archive, discard, export, change."""
@@ -152,7 +152,7 @@ class Work:
 
         `title` is what is to be done. `description` is more about it. `depends_on` are the ids of tasks that have to
         be done before. `needs_review` is whether it is completed only when somebody has approved it. `parent` is the
-        id of the task that it is a part of. `metadata` are fields of your own. `priority` is a whole number, of
+        id of the task that it is a part of. `priority` is a whole number, of
         which the highest comes first. `for_role` is the role of the agents that may claim it. `assigned_to` is the
         agent that is to do it. `risk` is what may go wrong, so that a person has to approve it first.
         """
@@ -247,8 +247,8 @@ class Work:
     def branch(
         self, question: str, options: Mapping[str, Sequence[str | Task]], *, by: str | None = None
     ) -> Branch:
-        """Make alternatives of pending tasks: they wait until one of the options is chosen. The names of the
-        options are kept for good, without secrets: what is to be erased one day belongs into the question.
+        """Make alternatives of pending tasks: they wait until one of the options is chosen. Names of options hold
+        no secrets; after an erasure, the options are called by numbers.
 
         `question` is what is to be decided. `options` are the alternatives by their names, each with the ids of its
         tasks."""
@@ -594,7 +594,9 @@ class Work:
 
     @verb
     def watch(self, after: int | None = None, timeout: float | None = None) -> Iterator[Event]:
-        """What happens in this work, as it happens: the events that the reader may see."""
+        """What happens in this work, as it happens: the events that the reader may see.
+
+        `after` is the position after which to begin."""
         self.info()
         for event in self._session.ledger.tail(after, timeout):
             visible = visible_event(self, event)
@@ -682,12 +684,12 @@ class Work:
     @contextmanager
     def _reading(self, at: At) -> Iterator[tuple[Reading, Rights]]:
         """The work as of then, if the actor may know of it then and now."""
-        with self._ledger.snapshot() as now:
+        with self._session.snapshot() as now:
             rights = self._may_know(now)
             if at is None:
                 yield Reading(now, self.id), rights
                 return
-            with self._ledger.snapshot(at) as then:
+            with self._session.snapshot(at) as then:
                 self._may_know(then, " (as of then)")
                 yield Reading(then, self.id, now), rights
 

@@ -1,0 +1,263 @@
+"""What is decided about threads under the book's lock: opening, adding messages, summaries, what was learned.
+
+A thread's key is the id of its `thread.opened` event, and its name stands in that event's payload alone, so that the
+name can be erased. A message carries the key as its `session_id` and its number in the thread as its `turn`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ..access.commands import check_emits
+from ..errors import Conflict, Denied
+from ..ledger.events import Draft, Event, draft
+from ..ledger.keys import Key
+from ..ledger.overlay import Overlay
+from ..ledger.reader import ViewReader
+from ..ledger.scopes import scope_of
+from ..ledger.views import Capability, Kind, View
+from ..memory.capability import MEMORY
+from ..memory.judging import decide_remember
+from ..memory.requests import Remember, RememberResult
+from .messages import fingerprint_of, new_from, words_of_message
+
+OPENED, MESSAGE, SUMMARIZED, LEARNED = (
+    "thread.opened",
+    "thread.message",
+    "thread.summarized",
+    "thread.learned",
+)
+
+TEAM = {"audience": "team", "sensitivity": "private"}
+"""Everybody who may read the thread's scope sees it, up to their ceiling."""
+
+
+class AddMessages(msgspec.Struct, frozen=True):
+    """Add messages to a thread, which is opened if it is not there."""
+
+    by: str
+    run: str | None
+    name: str
+    drafts: tuple[Draft, ...]
+    """The messages, without their thread and their number."""
+    most: int
+    """How many are added at most; the rest takes another request."""
+    continues: bool = False
+    """Whether the messages before these were added by the request before it: then all of these are new."""
+
+
+class MessagesAdded(msgspec.Struct, frozen=True):
+    """What became of messages: the event of each, and of which of them nothing was added."""
+
+    thread: str
+    ids: tuple[str, ...]
+    repeated: int
+
+
+class Summarized(msgspec.Struct, frozen=True):
+    """Record what a model says of a thread's messages up to a number."""
+
+    by: str
+    run: str | None
+    thread: str
+    text: str
+    upto: int
+    sources: tuple[str, ...]
+
+
+class LearnFrom(msgspec.Struct, frozen=True):
+    """Keep what a model proposes from messages, and up to which message it has read."""
+
+    by: str
+    run: str | None
+    thread: str
+    after: int
+    upto: int
+    proposals: tuple[Remember, ...]
+
+
+def thread_key(views: ViewReader, name: str) -> str | None:
+    """The key of the thread with a name, in the scope of the reader."""
+    key: str | None = views.get("threads.names", views.scope, name)
+    return key
+
+
+def last_number(views: ViewReader, key: str) -> int:
+    rows = views.scan("threads.messages", key, limit=1, reverse=True)
+    return int(rows[0][0][1]) if rows else 0
+
+
+def decide_add(overlay: Overlay, request: AddMessages) -> MessagesAdded | Denied:
+    """Messages with an id are added once. Of those without one, those are new that come after the longest beginning of
+    the list that the thread ends with."""
+    refused = check_emits(overlay, list(request.drafts[:1]))
+    if refused:
+        return refused
+    key = thread_key(overlay, request.name)
+    if key is None:
+        opening = draft(
+            OPENED, actor=request.by, payload={"name": request.name}, run_id=request.run, labels=TEAM
+        )
+        key = overlay.emit(opening).id
+    tokens = [_token(each.payload, each.occurred_at) for each in request.drafts]
+    start = 0
+    if not request.continues:
+        rows = overlay.scan("threads.messages", key, limit=len(tokens), reverse=True)
+        start = new_from([row[1] for _, row in reversed(rows)], tokens)
+    overlay.prefetch(
+        ("threads.ids", (key, each.payload["id"])) for each in request.drafts if "id" in each.payload
+    )
+    contents = dict[str, str]()
+    for message in request.drafts:  # all of them, before the first of several commits
+        _known(overlay, key, message, contents)
+    number, ids, repeated, added = last_number(overlay, key), list[str](), 0, 0
+    first = number - start
+    for place, message in enumerate(request.drafts):
+        row = _known(overlay, key, message, contents)
+        if row is None and place < start:
+            row = overlay.get("threads.messages", key, first + place + 1)
+        if row is not None:
+            ids.append(row[0])
+            repeated += 1
+        elif added == request.most:
+            break
+        else:
+            number, added = number + 1, added + 1
+            ids.append(overlay.emit(replace(message, session_id=key, turn=number)).id)
+    return MessagesAdded(key, tuple(ids), repeated)
+
+
+def _known(overlay: Overlay, key: str, message: Draft, contents: dict[str, str]) -> Any:
+    """The row of the message that is there under the id of this one. Raises Conflict if it says something else, or if
+    another message of the list with this id does: `contents` are theirs."""
+    id = message.payload.get("id")
+    if id is None:
+        return None
+    number = overlay.get("threads.ids", key, id)
+    row = None if number is None else overlay.get("threads.messages", key, number)
+    content = _content(message.payload, message.occurred_at)
+    if contents.setdefault(id, content) != content or (row is not None and row[2] not in ("", content)):
+        raise Conflict(
+            f"the message {id!r} is in the thread with other content: use another id, or send what was sent first"
+        )
+    return row
+
+
+def _content(payload: dict[str, Any], time_us: int | None) -> str:
+    return fingerprint_of(payload["message"], time_us)
+
+
+def _token(payload: dict[str, Any], time_us: int | None) -> str:
+    """By what a message is known again: its id, or else what it says."""
+    return f"id {payload['id']}" if "id" in payload else _content(payload, time_us)
+
+
+def decide_summarized(overlay: Overlay, request: Summarized) -> Event | Denied:
+    payload = {"text": request.text, "upto": request.upto}
+    summary = draft(
+        SUMMARIZED, actor=request.by, payload=payload, run_id=request.run, session_id=request.thread,
+        labels=TEAM, parents=request.sources,
+    )  # fmt: skip
+    return check_emits(overlay, [summary]) or overlay.emit(summary)
+
+
+def decide_learn(overlay: Overlay, request: LearnFrom) -> list[RememberResult] | Denied:
+    """All proposals, or none. Raises Conflict if somebody else has learned from these messages meanwhile."""
+    learned = overlay.get("threads.learned", request.thread) or 0
+    if learned > request.after:
+        raise Conflict(f"the messages up to {learned} were learned from meanwhile: call learn again")
+    results = list[RememberResult]()
+    for proposal in request.proposals:
+        result = overlay.run(MEMORY.name, decide_remember, proposal)
+        if isinstance(result, Denied):
+            return result
+        results.append(result)
+    payload = {"after": request.after, "upto": request.upto}
+    mark = draft(
+        LEARNED, actor=request.by, payload=payload, run_id=request.run, session_id=request.thread, labels=TEAM
+    )  # fmt: skip
+    overlay.emit(mark)
+    return results
+
+
+# views
+
+
+def _name_of(event: Event) -> list[Key]:
+    return [(scope_of(event), event.payload["name"])]
+
+
+def _opened_in(event: Event) -> list[Key]:
+    return [(scope_of(event), event.id)]
+
+
+def _place(event: Event) -> list[Key]:
+    return [(event.session_id or "", event.turn)]
+
+
+def _fold_message(_key: Key, _before: Any, event: Event) -> list[str]:
+    """The event, the token by which the message is known again, and the fingerprint of its content. Of one that was
+    erased, at most the token of its id is left: a fingerprint would tell whether a guess is right."""
+    if "message" not in event.payload:
+        return [event.id, f"id {event.payload['id']}" if "id" in event.payload else "", ""]
+    content = _content(event.payload, event.occurred_us)
+    return [event.id, _token(event.payload, event.occurred_us), content]
+
+
+def _own_id(event: Event) -> Sequence[Key]:
+    return [(event.session_id or "", event.payload["id"])] if "id" in event.payload else ()
+
+
+def _without_words(payload: dict[str, Any]) -> dict[str, Any]:
+    """That there was a message, and under which id, holds when it is erased: it is not added again."""
+    return {"id": payload["id"]} if "id" in payload else {}
+
+
+def _of_thread(event: Event) -> list[Key]:
+    return [(event.session_id or "",)]
+
+
+THREADS = Capability(
+    "threads",
+    kinds=(
+        Kind(OPENED),
+        Kind(MESSAGE, residue=_without_words, says=lambda payload: words_of_message(payload["message"])),
+        Kind(SUMMARIZED),
+        Kind(LEARNED, residue=lambda payload: payload),
+    ),
+    commands={
+        "threads.add": decide_add,
+        "threads.summarize": decide_summarized,
+        "threads.learn": decide_learn,
+    },
+    views=(
+        View(
+            "threads.names", 1, _name_of, lambda _key, _before, event: event.id,
+            kinds=frozenset({OPENED}), overwrites=True,
+        ),
+        View(
+            "threads.opened", 1, _opened_in, lambda _key, _before, event: event.position,
+            kinds=frozenset({OPENED}), header_only=True, overwrites=True,
+        ),
+        View(
+            "threads.messages", 1, _place, _fold_message,
+            kinds=frozenset({MESSAGE}), insert_only=True, overwrites=True,
+        ),
+        View(
+            "threads.ids", 1, _own_id, lambda _key, _before, event: event.turn,
+            kinds=frozenset({MESSAGE}), insert_only=True, overwrites=True,
+        ),
+        View(
+            "threads.summaries", 1, _of_thread, lambda _key, _before, event: event.id,
+            kinds=frozenset({SUMMARIZED}), overwrites=True,
+        ),
+        View(
+            "threads.learned", 1, _of_thread, lambda _key, _before, event: event.payload["upto"],
+            kinds=frozenset({LEARNED}), overwrites=True,
+        ),
+    ),
+)  # fmt: skip

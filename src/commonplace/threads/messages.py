@@ -1,0 +1,354 @@
+"""The shapes of messages: plain role and content, OpenAI (chat and responses) and Anthropic.
+
+A message is kept in the shape in which it came, so that it can be sent to the same API again. What is asked about it
+(its role, who spoke, its words) is read from that shape. Bytes that are written in base64 (images, sounds, files)
+become blobs, so that they stand in no payload, no index and no prompt.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from ..errors import BadInput, shown
+from ..ledger.checks import check_name, check_text, from_us, to_us
+from ..ledger.encoding import BLOB_REF, Blob, canonical
+from ..ledger.events import Event
+from ..ledger.printing import Readable
+
+ROLES = ("user", "assistant", "system", "developer", "tool", "function")
+ITEMS = {"function_call": "assistant", "function_call_output": "tool"}
+"""Items of OpenAI's responses that are no messages and yet part of the conversation, and whose they are."""
+TEXTS = ("text", "input_text", "output_text")
+"""The types of parts that are words."""
+TIMES = ("time", "created_at", "timestamp")
+BESIDE = ("id", "metadata", *TIMES)
+"""What a message says about itself. It is kept beside its shape, because APIs do not take it back."""
+WITHOUT_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
+"""A message with one of these may have no content."""
+LONGEST_CALL = 500
+"""How many characters of a tool's arguments are words of a message."""
+
+_DATA_URL = re.compile(r"data:[\w.+/;=-]{0,200};base64,")
+_BLOB = {"blob", "prefix"}
+
+
+class NewMessage(msgspec.Struct, frozen=True):
+    """A message that was checked and is not recorded yet."""
+
+    shape: dict[str, Any]
+    id: str | None = None
+    time_us: int | None = None
+    metadata: dict[str, Any] = {}
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """What its event holds."""
+        name = self.shape.get("name")
+        fields = {"id": self.id, "metadata": self.metadata, "name": name if isinstance(name, str) else None}
+        return {"message": self.shape, **{field: value for field, value in fields.items() if value}}
+
+
+class Message(Readable, msgspec.Struct, frozen=True, kw_only=True):
+    """One message of a thread. `id` is the id that it came with, or else that of its event. `as_dict` gives it back
+    in the shape in which it came."""
+
+    id: str
+    number: int
+    """Its place in the thread, from 1."""
+    role: str
+    text: str
+    """Its words. Tool calls and results are described; images, sounds and files are named."""
+    name: str | None = None
+    time: datetime
+    """When it was said, as far as that is known, or else when it was added."""
+    event_id: str
+    metadata: dict[str, Any] = {}
+    shape: dict[str, Any] = {}
+
+    @property
+    def speaker(self) -> str:
+        return self.name or self.role
+
+    def as_dict(self) -> dict[str, Any]:
+        """The message as an API takes it. What is kept as a blob stands there as a reference."""
+        return dict(self.shape)
+
+    def __str__(self) -> str:
+        return f"#{self.number} {self.speaker}: {self.text}"
+
+
+def message_of(event: Event) -> Message:
+    """The message that an event holds."""
+    payload = event.payload
+    shape = payload["message"]
+    return Message(
+        id=payload.get("id") or event.id,
+        number=event.turn,
+        role=role_of(shape),
+        text=words_of_message(shape),
+        name=payload.get("name"),
+        time=from_us(event.created_us if event.occurred_us is None else event.occurred_us),
+        event_id=event.id,
+        metadata=payload.get("metadata", {}),
+        shape=shape,
+    )
+
+
+# what comes in
+
+
+def checked_messages(messages: object) -> list[NewMessage]:
+    """One message or a list of them. Raises BadInput that names the place in the list and what is allowed."""
+    if isinstance(messages, Mapping | Message):
+        return [_checked("the message", messages)]
+    if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
+        raise BadInput(
+            f"messages {shown(messages)} is not a message: give one, such as {{'role': 'user', 'content': 'Hello'}}, "
+            "or a list of them"
+        )
+    return [_checked(f"messages[{place}]", message) for place, message in enumerate(messages)]
+
+
+def _checked(place: str, message: object) -> NewMessage:
+    if isinstance(message, Message):
+        own_id = None if message.id == message.event_id else message.id
+        return NewMessage(message.shape, own_id, None, message.metadata)
+    if not isinstance(message, Mapping):
+        raise BadInput(f"{place} is {shown(message)}: a message is a mapping with a role and content")
+    shape = {str(field): value for field, value in message.items() if field not in BESIDE}
+    kind = shape.get("type", "message")
+    if kind in ITEMS and "role" not in shape:
+        _check_item(place, kind, shape)
+    else:
+        _check_message(place, shape)
+    metadata = message.get("metadata")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise BadInput(f"{place}.metadata {shown(metadata)} is not a mapping")
+    return NewMessage(
+        {field: _with_blobs(f"{place}.{field}", field, value, shape) for field, value in shape.items()},
+        None if message.get("id") is None else check_name(f"{place}.id", message["id"]),
+        _time(place, message),
+        dict(metadata or {}),
+    )
+
+
+def _check_message(place: str, shape: Mapping[str, Any]) -> None:
+    role = shape.get("role")
+    if role not in ROLES:
+        raise BadInput(f"{place}.role {shown(role)} is not a role: it is one of {', '.join(ROLES)}")
+    if shape.get("name") is not None:
+        check_name(f"{place}.name", shape["name"])
+    content = shape.get("content")
+    if isinstance(content, str):
+        check_text(f"{place}.content", content)
+    elif isinstance(content, list | tuple):
+        for number, part in enumerate(content):
+            _check_part(f"{place}.content[{number}]", part)
+    elif content is not None or not any(shape.get(field) for field in WITHOUT_CONTENT):
+        raise BadInput(
+            f"{place}.content {shown(content)} is neither text nor a list of parts; only a message with "
+            f"{', '.join(WITHOUT_CONTENT)} has none"
+        )
+    for number, call in enumerate(_each(f"{place}.tool_calls", shape.get("tool_calls"))):
+        if not isinstance(call, Mapping) or not isinstance(call.get("type", "function"), str):
+            raise BadInput(f"{place}.tool_calls[{number}] is not a call: give id, type and function")
+
+
+def _check_item(place: str, kind: str, shape: Mapping[str, Any]) -> None:
+    for field in ("call_id", "name") if kind == "function_call" else ("call_id",):
+        if not isinstance(shape.get(field), str):
+            raise BadInput(f"{place}.{field} {shown(shape.get(field))} is not text: a {kind} needs it")
+
+
+def _check_part(place: str, part: object) -> None:
+    if isinstance(part, str):
+        check_text(place, part)
+        return
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if not isinstance(part, Mapping) or not isinstance(kind, str):
+        raise BadInput(
+            f"{place} is not a part: give text, or a mapping with a type such as text, image_url, image, input_audio, "
+            "file, tool_use or tool_result"
+        )
+    needed = {"tool_use": "name", "tool_result": "tool_use_id"} | dict.fromkeys(TEXTS, "text")
+    if kind in needed and not isinstance(part.get(needed[kind]), str):
+        raise BadInput(
+            f"{place}.{needed[kind]} {shown(part.get(needed[kind]))} is not text: a {kind} needs it"
+        )
+
+
+def _each(place: str, values: object) -> Iterable[Any]:
+    if values is None or isinstance(values, list | tuple):
+        return values or ()
+    raise BadInput(f"{place} {shown(values)} is not a list")
+
+
+def _time(place: str, message: Mapping[str, Any]) -> int | None:
+    """When a message was said: a datetime, a time in ISO 8601, or seconds since 1970."""
+    field = next((field for field in TIMES if message.get(field) is not None), None)
+    if field is None:
+        return None
+    value = message[field]
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = datetime.fromtimestamp(value, UTC)
+        elif isinstance(value, str):
+            value = datetime.fromisoformat(value)
+            value = value.replace(tzinfo=value.tzinfo or UTC)
+    except (ValueError, OverflowError, OSError):
+        pass  # to_us says what is wrong with it
+    return to_us(f"{place}.{field}", value)
+
+
+# bytes in base64
+
+
+def _with_blobs(place: str, field: str, value: Any, around: Mapping[str, Any]) -> Any:
+    """A value of a message in which bytes that are written in base64 are blobs."""
+    if isinstance(value, Mapping):
+        return {
+            str(name): _with_blobs(f"{place}.{name}", str(name), inner, value)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_with_blobs(f"{place}[{number}]", "", inner, {}) for number, inner in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+    url = _DATA_URL.match(value)
+    encoded = field == "data" and ("format" in around or around.get("type") == "base64")
+    if url is None and not encoded:
+        return value
+    prefix = "" if url is None else url[0]
+    try:
+        return {"blob": Blob(base64.b64decode(value[len(prefix) :], validate=True)), "prefix": prefix}
+    except (binascii.Error, ValueError):
+        raise BadInput(
+            f"{place} is not base64: give the bytes of the file in base64, or a URL that it is found at"
+        ) from None
+
+
+def with_data(value: Any, blob: Callable[[str], bytes | None]) -> Any:
+    """A message's shape with its blobs as base64 again, as it came."""
+    if isinstance(value, dict):
+        if value.keys() == _BLOB and isinstance(value["blob"], dict):
+            data = blob(value["blob"][BLOB_REF])
+            return None if data is None else value["prefix"] + base64.b64encode(data).decode()
+        return {name: with_data(inner, blob) for name, inner in value.items()}
+    return [with_data(inner, blob) for inner in value] if isinstance(value, list) else value
+
+
+# what a message says
+
+
+def role_of(shape: Mapping[str, Any]) -> str:
+    return str(shape.get("role") or ITEMS.get(str(shape.get("type")), "user"))
+
+
+def words_of_message(shape: Mapping[str, Any]) -> str:
+    """The words of a message, for people, prompts and the index."""
+    return "\n".join(part for part in _words(shape) if part.strip())
+
+
+def _words(shape: Mapping[str, Any]) -> Iterator[str]:
+    kind, content = shape.get("type"), shape.get("content")
+    if kind == "function_call":
+        yield _call(shape.get("name"), shape.get("arguments"))
+    elif kind == "function_call_output":
+        yield from _words_of_parts(shape.get("output"))
+    yield from _words_of_parts(content)
+    if isinstance(shape.get("refusal"), str):
+        yield shape["refusal"]
+    audio = shape.get("audio")
+    if isinstance(audio, Mapping) and isinstance(audio.get("transcript"), str):
+        yield audio["transcript"]
+    for call in shape.get("tool_calls") or ():
+        about = call.get("function") or call.get("custom") or call
+        if isinstance(about, Mapping):
+            yield _call(about.get("name"), about.get("arguments", about.get("input")))
+    old = shape.get("function_call")
+    if isinstance(old, Mapping):
+        yield _call(old.get("name"), old.get("arguments"))
+
+
+def _words_of_parts(content: Any) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    for part in content if isinstance(content, list | tuple) else ():
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, Mapping):
+            yield from _words_of_part(part)
+
+
+def _words_of_part(part: Mapping[str, Any]) -> Iterator[str]:
+    kind = str(part.get("type"))
+    if kind in TEXTS:
+        yield str(part.get("text", ""))
+    elif kind == "refusal":
+        yield str(part.get("refusal", ""))
+    elif kind == "tool_use":
+        yield _call(part.get("name"), part.get("input"))
+    elif kind == "tool_result":
+        yield from _words_of_parts(part.get("content"))
+    elif "thinking" not in kind:  # what a model thought is kept, and nobody's words
+        yield f"[{kind.removesuffix('_url')}]"
+
+
+def _call(name: object, arguments: object) -> str:
+    plain = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    cut = plain if len(plain) <= LONGEST_CALL else f"{plain[:LONGEST_CALL]}…"
+    return f"[calls {name}({'' if arguments is None else cut})]"
+
+
+# which message is which
+
+
+def fingerprint_of(shape: Mapping[str, Any], time_us: int | None) -> str:
+    """What is the same for two messages that say the same at the same time, if one is known. Blobs count by their
+    content."""
+    return sha256(canonical([shape, time_us])).hexdigest()[:24]
+
+
+def new_from(there: list[str], incoming: list[str]) -> int:
+    """From which place on a list of messages is new to a thread that ends with `there`: after the longest beginning of
+    the list that the thread ends with. Messages are compared by their fingerprints; an empty one, of a message that was
+    erased, is like any other, so at least one has to be there in full."""
+    for length in range(min(len(there), len(incoming)), 0, -1):
+        pairs = list(zip(there[-length:], incoming[:length], strict=True))
+        if all(not old or old == new for old, new in pairs) and any(old for old, _ in pairs):
+            return length
+    return 0
+
+
+# a conversation in a file
+
+
+def as_json(name: str, messages: Iterable[Message]) -> bytes:
+    rows = [
+        {
+            "number": message.number,
+            "id": message.id,
+            "time": message.time,
+            "metadata": message.metadata,
+            "message": message.shape,
+        }
+        for message in messages
+    ]
+    plain = msgspec.json.encode({"name": name, "messages": rows})
+    return msgspec.json.format(plain, indent=2) + b"\n"
+
+
+def as_markdown(name: str, messages: Iterable[Message]) -> bytes:
+    parts = [f"# {name}"]
+    parts += [
+        f"**{message.speaker}** ({message.time:%Y-%m-%d %H:%M}):\n\n{message.text}" for message in messages
+    ]
+    return ("\n\n".join(parts) + "\n").encode()

@@ -1,0 +1,386 @@
+"""Everything about one person is found, erased, and proven gone."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import unicodedata
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import commonplace
+from commonplace import Blob, Book
+from tests.test_views import stored_rows
+
+NAME = "Zoë Ünal-Brandt"
+DECOMPOSED = unicodedata.normalize("NFD", NAME)
+FILED = "zoe-unal-brandt"
+"""As folders spell her."""
+BROKEN = NAME.replace(" ", "\n   ")
+
+
+def edit(page: Path, before: str, after: str) -> None:
+    text = page.read_text()
+    assert before in text
+    page.write_text(text.replace(before, after))
+
+
+def tell_of_her(book: Book, pages: Path) -> None:
+    """Name a customer wherever a book can name somebody."""
+    book.access.grant("actor:ada", tiers={"long_term": "read_write"})
+    ada = book.as_actor("ada")
+    note = ada.remember(f"{NAME} is allergic to peanuts", tags=["kitchen", f"for {NAME}"], shared=True)
+    ada.remember("Peanuts are kept apart", shared=True)
+    ada.remember(key=f"diet of {NAME}", value={"avoid": ["peanuts"]}, shared=True)
+    book.record("tool.called", actor="ada", payload={"arguments": {NAME.upper(): [1, {"q": f"{BROKEN}?"}]}})
+    book.record("agent.spoke", actor="ada", payload={"text": f"I asked {DECOMPOSED} about it."}, id="spoke")
+    book.record("agent.reflected", actor="ada", payload={"text": "She likes rice."}, parents=["spoke"])
+    book.record("file.kept", payload={"file": Blob(f"To {NAME},\nyour order.".encode())})
+    with book.run(initial={"customer": NAME}) as run, run.agent("researcher") as me:
+        me.write({f"wishes of {NAME}": ["rice"], "count": 3})
+    work = book.work(name="order", goal=f"Feed {NAME}", id="order")
+    task = work.add_task(f"Call {NAME}", metadata={"customer": NAME}, id="call")
+    work.add_task("Cook", depends_on=[task.id], id="cook")
+    work.decide(question="What to cook?", choice=f"rice, for {NAME}", by="ada", affects=["cook"])
+    work.artifact("menu.md", content=f"# Menu of {NAME}\n")
+    first, second = work.add_task("Fry"), work.add_task("Steam")
+    work.branch("How?", {f"as {NAME} likes": [first.id], "as ever": [second.id]})
+    ada.documents.add_to_session(f"Onboard {NAME}", "half way")
+    ada.documents.add_to_task("Kitchen", "decisions", f"{NAME} decides.")
+    book.documents.log(f"{NAME} called.")
+    ada.digest(f"what may {NAME} eat?")
+    thread = ada.thread(f"support for {NAME}")
+    hers = {"role": "user", "name": NAME, "content": "Where is my order?", "metadata": {"customer": NAME}}
+    thread.add([hers, {"role": "assistant", "content": "Welcome!"}])
+    thread.context("what can she eat?")
+    mirror = book.mirror.folder(pages, person="kim")
+    mirror.sync()
+    edit(pages / "MEMORY.md", "Peanuts are kept apart", f"Peanuts are kept apart from {NAME}")
+    assert note.id
+    book.record("agent.spoke", actor=FILED, run_id=f"run-{FILED}", payload={"text": "hello"})
+
+
+def everything(book: Book, pages: Path) -> str:
+    """All that the book shows and stores, but for the headers of events."""
+    ada, work = book.as_actor("ada"), book.work(id="order")
+    records = [record for kind in ("decision", "artifact", "branch") for record in work.records(kind)]
+    shown = [str(event.payload) for event in book.events()]
+    shown += [item.text + str(item.tags) for item in book.memory.list(status=None)]
+    shown += [hit.content for hit in book.search("customer peanuts rice allergic")]
+    shown += [str(ada.prompt("what may the customer eat?")), str(ada.digest("peanuts"))]
+    shown += [str(task) + str(task.metadata) for task in work.tasks()] + [
+        str(work.info()),
+        *map(str, records),
+    ]
+    shown += [str(book.runs.state(run.id)) for run in book.runs.list() if run.workflow is not None]
+    shown += [str(page) + page.read_text() for page in pages.rglob("*") if page.is_file()]
+    return "\n".join(shown) + str(stored_rows(book))
+
+
+@pytest.mark.spec("3.12", "L10", "3.6")
+def test_a_customer_is_found_erased_and_proven_gone(book: Book, engine_name: str, tmp_path: Path) -> None:
+    pages = tmp_path / "pages"
+    tell_of_her(book, pages)
+    assert NAME in everything(book, pages)
+    found = book.admin.find(NAME)
+    assert found.counts == {
+        "document": 4, "item": 3, "receipt": 4, "blob": 2, "event": 2, "state": 2, "branch": 1, "decision": 1,
+        "task": 1, "thread message": 1, "thread name": 1, "work": 1,
+    }  # fmt: skip
+    assert "She likes rice." in {book.event(mention.id).payload.get("text") for mention in found.derived}
+    assert {(left.where, left.name) for left in found.remaining} == {
+        ("actor", FILED),
+        ("run id", f"run-{FILED}"),
+    }
+    rows_before = {task.id: task.status for task in book.work(id="order").tasks()}
+
+    plan = book.admin.erase(found, dry_run=True)
+    assert plan.counts.items() >= {"item": 3, "document": 4, "task": 1}.items()
+    assert plan.position is None
+    assert len(book.admin.find(NAME)) == len(found)
+    erasure = book.admin.erase(found, reason="she asked for it")
+    assert erasure.gone
+    assert set(erasure.erased) == set(plan.erased)
+    assert {task.id: task.status for task in book.work(id="order").tasks()} == rows_before
+
+    again = book.admin.find(NAME)
+    assert (list(again), list(again.derived)) == ([], [])
+    assert again.remaining == found.remaining
+    proof = book.admin.proof(found, tmp_path / "proof.json")
+    assert proof.gone
+    raw = proof.file["raw_files"]
+    assert raw["holding"] == []
+    assert proof.purged or "the store's own files are not on this host" in raw["problem"]
+    assert proof.purged or engine_name in ("postgres", "redis")
+    text = everything(book, pages)
+    for spelling in (NAME, DECOMPOSED, NAME.upper(), BROKEN, f"onboard-{FILED}"):
+        assert spelling not in text
+    book.admin.export(tmp_path / "all.jsonl")
+    assert NAME not in (tmp_path / "all.jsonl").read_text()
+    assert book.verify().ok
+    before = stored_rows(book)
+    book.rebuild()
+    assert stored_rows(book) == before
+
+
+@pytest.mark.spec("3.12", "3.11")
+def test_what_belongs_to_a_scope_is_found_and_erased_with_its_name(book: Book, tmp_path: Path) -> None:
+    hers = book.as_actor("bot", scope=f"customers/{NAME}")
+    hers.remember("Allergic to peanuts")
+    book.as_actor("bot", scope=f"customers/{NAME}/orders").remember("Two bowls of rice")
+    book.as_actor("bot", scope=f"customers/{NAME} the elder").remember("Likes nuts")
+    book.remember("Customers come at noon")
+    named = book.admin.find(NAME)
+    assert named.counts == {"scope name": 3}
+    found = book.admin.find(scope=f"customers/{NAME}")
+    assert found.counts == {"item": 2, "scope name": 2}
+    assert book.admin.find("peanuts", scope=f"customers/{NAME}").counts == {"item": 1}
+    with pytest.raises(
+        commonplace.NotFound, match=r"no scope 'customers/Zoë': the scopes are customers/Zoë Ünal"
+    ):
+        book.admin.find(scope="customers/Zoë")
+    book.erase(found, reason="she has left")
+    kept = {item.text for item in book.memory.list()}
+    assert kept == {"Likes nuts", "Customers come at noon"}
+    assert book.admin.find(NAME).counts == {"scope name": 1}
+    assert book.admin.proof(found, tmp_path / "proof.json").gone
+    assert [item.text for item in hers.memory.list()] == []
+    assert book.verify().ok
+    before = stored_rows(book)
+    book.rebuild()
+    assert stored_rows(book) == before
+
+
+@pytest.mark.spec("3.12", "L10")
+def test_names_in_headers_and_rights_remain_and_are_reported(book: Book) -> None:
+    book.access.grant(f"actor:{NAME}", tiers={"long_term": "none"})
+    book.record("agent.spoke", actor=NAME, payload={"text": "hello"}, session_id="s-1")
+    book.record(
+        "agent.spoke", actor=NAME, run_id=NAME, id=NAME, labels={"about": NAME}, payload={"text": NAME}
+    )
+    book.work(name="order", id="order").add_task("Cook", assigned_to=NAME)
+    found = book.admin.find(NAME)
+    assert found.counts == {"event": 1, "right": 1, "task": 1}
+    remains = {(left.where, left.name): left.events for left in found.remaining}
+    assert remains == {
+        ("actor", NAME): 2, ("run id", NAME): 1, ("event id", NAME): 1, ("label", f"about={NAME}"): 1,
+        ("kept by an erasure", f"actor:{NAME}"): 1, ("kept by an erasure", NAME): 1,
+    }  # fmt: skip
+    assert "remains: actor 'Zoë Ünal-Brandt' in 2 events: headers are part of the hash chain" in str(found)
+    book.erase(found)
+    again = book.admin.find(NAME)
+    assert again.counts == {}
+    assert {(left.where, left.name): left.events for left in again.remaining} == remains
+    assert book.access.rights(NAME).tier("long_term") == "none"
+    (task,) = book.work(id="order").tasks()
+    assert (task.title, task.assigned_to) == ("", NAME)
+
+
+@pytest.mark.spec("3.12", "5.2")
+def test_tasks_and_branches_whose_words_were_erased_can_be_gone_on_with(book: Book, work: Any) -> None:
+    tasks = [work.add_task(f"{word} {NAME}") for word in ("Call", "Write to", "Visit", "Forget")]
+    branch = work.branch("Which?", {f"{NAME} comes": [tasks[2].id], "not": [tasks[3].id]})
+    claim = work.claim("ada")
+    book.erase(book.admin.find(NAME))
+    assert [task.title for task in work.tasks()] == [""] * 4
+    assert str(work.tasks()[1]) == "[erased] (pending)"
+    claim.complete("done")
+    work.task(tasks[1].id).cancel(reason="no longer wanted")
+    with pytest.raises(commonplace.BadInput, match="it has 'option 1', 'option 2'"):
+        work.choose(branch.id, "not", rationale="she comes")
+    work.choose(branch.id, "option 1", rationale="she comes")
+    assert [task.status for task in work.tasks()] == ["completed", "cancelled", "pending", "cancelled"]
+    before = stored_rows(book)
+    book.rebuild()
+    assert stored_rows(book) == before
+
+
+@pytest.mark.spec("3.12", "3.5")
+def test_a_core_stays_private_when_the_words_about_it_are_erased(book: Book) -> None:
+    book.memory.set_core(
+        "kitchen", name=f"Kitchen of {NAME}", description=f"For {NAME}", visibility="private"
+    )
+    book.remember("Rice is on the left", core="kitchen", shared=True)
+    book.erase(book.admin.find(NAME))
+    (core,) = book.memory.cores()
+    assert (core.name, core.description, core.visibility) == ("kitchen", "", "private")
+    assert book.as_actor("eve").memory.list() == []
+
+
+@pytest.mark.spec("3.12")
+def test_filters_narrow_each_other_and_unknown_names_are_refused() -> None:
+    with commonplace.open("memory:") as book:
+        first = book.record(
+            "agent.spoke", actor="ada", payload={"text": "rice", "metadata": {"customer": "c-17"}}
+        )
+        book.record(
+            "agent.spoke", actor="bob", payload={"text": "rice", "metadata": {"customer": ["c-18", "c-17"]}}
+        )
+        book.record("agent.spoke", actor="bob", payload={"text": "phone 5550123", "n": 5550123})
+        assert len(book.admin.find("rice")) == 2
+        assert book.admin.find("rice", actor="ada").ids == (first.id,)
+        assert len(book.admin.find(metadata={"customer": "c-17"})) == 2
+        assert len(book.admin.find(metadata={"customer": "c-17"}, actor="bob")) == 1
+        assert len(book.admin.find(actor="bob")) == 2
+        assert book.admin.find("5550123").entries[0].where == ("n", "text")
+        assert len(book.admin.find(["no such", "PHONE"])) == 1
+        for wrong, why in (
+            ({}, "give text=, scope=, metadata= or actor="),
+            ({"text": "z"}, "at least 2"),
+            ({"text": 5}, "text"),
+            ({"metadata": ["c"]}, "is not a mapping"),
+            ({"scope": "../x"}, "is not a path of names"),
+            ({"actor": "eve"}, "the actors are ada, bob"),
+            ({"metadata": {"client": 1}}, "the names are customer"),
+            ({"scope": "users/eve"}, "this book has no scopes"),
+        ):
+            with pytest.raises(commonplace.CommonplaceError, match=why):
+                book.admin.find(**wrong)
+        found = book.admin.find("rice")
+        with pytest.raises(commonplace.BadInput, match="reason names what is to be erased"):
+            book.erase(found, reason="no more RICE here")
+        with pytest.raises(commonplace.BadInput, match="is not what `find` has found"):
+            book.admin.proof(first.id, "x.json")  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("3.12")
+def test_snippets_are_without_secrets_and_steps_are_told() -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    with commonplace.open("memory:") as book:
+        book.record("agent.spoke", payload={"text": f"token of {NAME}: {secret}"})
+        steps = list[tuple[int, int]]()
+        (mention,) = book.admin.find(NAME, progress=lambda done, total: steps.append((done, total)))
+        assert NAME in mention.snippet
+        assert secret[4:] not in mention.snippet
+        assert steps[-1] == (1, 1)
+
+
+@pytest.mark.spec("3.12", "L10")
+def test_the_proof_holds_nothing_of_the_content(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "team.db", name=f"of {NAME}") as book:
+        book.record("agent.spoke", id=f"by {NAME}", payload={"text": f"{NAME} eats rice"})
+        book.record("agent.reflected", parents=[f"by {NAME}"], payload={"text": "rice"})
+        found = book.admin.find(NAME)
+        early = book.admin.proof(found, tmp_path / "early.json")
+        assert (early.gone, early.purged, early.erased) == (False, False, 0)
+        book.erase(found, reason="asked")
+        path = tmp_path / "proof.json"
+        proof = book.admin.proof(found, path)
+        assert (proof.gone, proof.purged, proof.erased) == (True, False, 2)
+        assert "where names in headers remain" in proof.file["raw_files"]["problem"]
+        assert path.stat().st_mode & 0o077 == (tmp_path / "team.db").stat().st_mode & 0o077
+        text = path.read_text()
+        for spelling in (NAME, json.dumps(NAME)[1:-1], "Zo", "Brandt", "rice", proof.key):
+            assert spelling not in text
+        said = json.loads(text)
+        assert said == proof.file
+        assert said["chain"]["ok"] is True
+        assert said["counts"] == {"event": 1}
+        assert [(erasure["by"], erasure["reason"]) for erasure in said["erasures"]] == [("owner", "asked")]
+        assert {left["where"] for left in said["remaining"]} == {"event id", "parent id", "name of the book"}
+        digest = hmac.new(bytes.fromhex(proof.key), NAME.casefold().encode(), sha256).hexdigest()
+        assert digest in said["looked_for"]["text"]
+
+
+@pytest.mark.spec("3.12")
+def test_what_was_found_by_metadata_or_actor_is_proven_gone_too(tmp_path: Path) -> None:
+    with commonplace.open("memory:") as book:
+        book.record("agent.spoke", actor="zoe", payload={"text": "hi", "metadata": {"customer": "c-17"}})
+        book.as_actor("zoe").remember("I like rice")
+        for number, wanted in enumerate(({"metadata": {"customer": "c-17"}}, {"actor": "zoe"})):
+            found = book.admin.find(**wanted)  # type: ignore[arg-type]
+            assert not book.admin.proof(found, tmp_path / f"{number}.json").gone
+            book.erase(found)
+            proof = book.admin.proof(found, tmp_path / f"{number}.json")
+            assert (proof.gone, proof.purged) == (True, False)
+            assert "no text of 4 bytes or more was looked for" in str(proof)
+        assert "zoe" not in (tmp_path / "1.json").read_text()
+        assert [(left.where, left.events) for left in book.admin.find(actor="zoe").remaining] == [
+            ("actor", 2)
+        ]
+
+
+WORDS = st.sampled_from(["tea", "rice", "a\nb", 'quo"te', "ä", ""])
+
+
+def placed(needle: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+    """Plain data that holds a text somewhere: in a value, in a name, in a list, beside other things."""
+    around = st.builds(lambda before, text, after: f"{before} {text} {after}".strip(), WORDS, needle, WORDS)
+    return st.recursive(
+        around,
+        lambda inner: st.one_of(
+            st.builds(lambda value, other: [other, value], inner, WORDS),
+            st.builds(lambda name, value: {name or "x": value, "n": 5}, WORDS, inner),
+            st.builds(lambda name: {name: [1, None, True]}, around),
+        ),
+        max_leaves=4,
+    )
+
+
+NEEDLES = st.sampled_from(
+    [
+        NAME,
+        DECOMPOSED,
+        NAME.upper(),
+        NAME.lower(),
+        BROKEN,
+        NAME.replace("-", "\u2011"),
+        NAME.replace(" ", "\u00a0"),
+    ]
+)
+
+
+@pytest.mark.spec("3.12", "L10")
+@settings(max_examples=60, deadline=None)
+@given(
+    data=placed(NEEDLES), place=st.sampled_from(["event", "item", "fact", "tags", "task", "state", "blob"])
+)
+def test_a_text_is_found_wherever_it_stands_and_is_nowhere_afterwards(data: Any, place: str) -> None:
+    with commonplace.open("memory:") as book:
+        work = book.work(name="order", id="order")
+        book.remember("Peanuts are kept apart")
+        text = next(spelling for spelling in _texts(data) if "ran" in spelling.casefold())
+        match place:
+            case "event":
+                book.record("agent.spoke", payload={"x": data})
+            case "item":
+                book.remember(f"she said {text}")
+            case "fact":
+                book.remember(key="diet", value=data)
+            case "tags":
+                book.remember("likes rice", tags=[" ".join(text.split())])
+            case "task":
+                work.add_task("Cook", metadata={"x": data})
+            case "state":
+                with book.run(initial={"x": data}):
+                    pass
+            case "blob":
+                book.record("file.kept", payload={"file": Blob(json.dumps({"x": data}).encode())})
+        found = book.admin.find(NAME)
+        assert len(found) >= 1
+        book.search("peanuts rice")
+        book.erase(found)
+        again = book.admin.find(NAME)
+        assert (again.entries, again.remaining) == ((), ())
+        stored = [
+            *_texts([event.payload for event in book.events()]),
+            str(stored_rows(book)),
+            str(book.search("rice")),
+        ]
+        assert not any("brandt" in " ".join(text.casefold().split()) for text in stored)
+        before = stored_rows(book)
+        book.rebuild()
+        assert stored_rows(book) == before
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [text for name, inner in value.items() for text in (name, *_texts(inner))]
+    if isinstance(value, list | tuple):
+        return [text for inner in value for text in _texts(inner)]
+    return [value] if isinstance(value, str) else []

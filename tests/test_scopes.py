@@ -1,0 +1,308 @@
+"""Scopes: one bot, many users. Whose something is decides first, before who said it and whether it is shared."""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import commonplace
+from commonplace import BadInput, Book, Denied, NotFound
+from commonplace.ledger.scopes import lies_in, parsed, written
+from tests.shells import Cli
+
+
+@pytest.mark.spec("3.11")
+def test_one_bot_serves_two_users_who_ask_the_same(book: Book) -> None:
+    """The same keys, the same questions, other answers; the handbook is for both."""
+    support = book.as_actor("support", scope="handbook")
+    support.remember("Refunds take five days", shared=True)
+    alice = book.as_actor("bot", scope="users/alice", reads=["handbook"])
+    bob = book.as_actor("bot", scope="users/bob", reads=["handbook"])
+    for user, city, diet in ((alice, "Paris", "peanuts"), (bob, "Rome", "shellfish")):
+        assert user.remember(key="home.city", value=city).outcome == "stored"
+        assert user.remember(f"The customer is allergic to {diet}").outcome == "stored"
+
+    assert alice.search("the city of the customer's home")[0].content == "home.city: Paris"
+    assert bob.search("the city of the customer's home")[0].content == "home.city: Rome"
+    assert "peanuts" in str(alice.prompt("plan a dinner for the customer"))
+    assert "shellfish" not in str(alice.prompt("plan a dinner for the customer"))
+    assert "five days" in str(alice.digest("how long do refunds take"))
+    assert "five days" in str(bob.digest("how long do refunds take"))
+    assert [item.value for item in alice.memory.list(key="home.city")] == ["Paris"]
+    assert [item.value for item in bob.memory.list(key="home.city")] == ["Rome"]
+    assert len(alice.inbox()) == len(bob.inbox()) == 0  # the same key in two scopes is no dispute
+
+
+@pytest.mark.spec("3.11")
+def test_the_owner_sees_all_and_narrows_with_scope(book: Book) -> None:
+    for name in ("alice", "bob"):
+        book.as_actor("bot", scope=f"users/{name}").remember(f"{name} likes tea", shared=True)
+    book.remember("the office has a kettle")
+    assert len(book.memory.list()) == 3
+    assert [item.scope for item in book.memory.list()] == ["users/alice", "users/bob", ""]
+    assert [str(item) for item in book.memory.list(scope="users/bob")] == ["bob likes tea"]
+    assert [hit.content for hit in book.search("who likes tea", scope="users/bob")] == ["bob likes tea"]
+    assert len(book.memory.list(scope="users")) == 2
+    assert "alice" not in str(book.prompt("make tea", scope="users/bob"))
+    assert "alice" not in str(book.digest("make tea", scope="users/bob"))
+    book.forget(scope="users/alice", confirm="FORGET")
+    assert [str(item) for item in book.memory.list(scope="users")] == ["bob likes tea"]
+
+
+@pytest.mark.spec("3.11")
+def test_a_bound_session_can_only_narrow(book: Book) -> None:
+    alice = book.as_actor("bot", scope="users/alice")
+    alice.remember("likes tea", scope="users/alice/kitchen")
+    assert [str(item) for item in alice.memory.list()] == ["likes tea"]
+    assert [str(item) for item in alice.memory.list(scope="users/alice/kitchen")] == ["likes tea"]
+    for outside in ("users/bob", "users", "users/al", "users/alice2"):
+        with pytest.raises(Denied, match=r"bound to a scope and reads users/alice"):
+            alice.search("tea", scope=outside)
+        with pytest.raises(Denied, match=r"bound to a scope and acts in users/alice"):
+            alice.remember("tea", scope=outside)
+    assert {event.payload["what"] for event in book.events(kinds=["access.denied"])} >= {"users/bob", "users"}
+
+
+@pytest.mark.spec("3.11")
+def test_a_slash_is_the_root_without_what_lies_below_it(book: Book) -> None:
+    book.remember("the office has a kettle", pinned=True)
+    book.as_actor("bot", scope="users/bob").remember("likes coffee", shared=True)
+    alice = book.as_actor("bot", scope="users/alice", reads=["/"])
+    alice.remember("likes tea", shared=True)
+    assert {str(item) for item in alice.memory.list()} == {"the office has a kettle", "likes tea"}
+    assert "kettle" in str(alice.prompt("make tea"))
+    assert "coffee" not in str(alice.prompt("make tea"))
+    assert [str(item) for item in book.memory.list(scope="/")] == ["the office has a kettle"]
+    with pytest.raises(BadInput):
+        book.remember("anything", scope="/")
+    book.access.grant("guest", scopes={"/": "read"})
+    assert [str(item) for item in book.as_actor("guest").memory.list()] == ["the office has a kettle"]
+    with pytest.raises(Denied):
+        book.as_actor("guest").remember("anything")
+
+
+@pytest.mark.spec("3.11")
+def test_what_is_only_read_cannot_be_written(book: Book) -> None:
+    kept = book.as_actor("editor", scope="handbook").remember("Refunds take five days", shared=True)
+    bot = book.as_actor("bot", role="librarian", scope="users/alice", reads=["handbook"])
+    assert bot.memory.get(kept).scope == "handbook"
+    with pytest.raises(Denied, match="handbook"):
+        bot.memory.revise(kept, text="Refunds take a year")
+    with pytest.raises(Denied, match="handbook"):
+        bot.forget(kept, confirm="FORGET")
+    with pytest.raises(BadInput, match="another scope"):
+        bot.remember("Refunds take a year", supersedes=kept)
+    assert str(bot.memory.get(kept)) == "Refunds take five days"
+
+
+@pytest.mark.spec("3.11", "3.9")
+def test_grants_limit_what_is_read_and_what_is_written(book: Book) -> None:
+    book.as_actor("bot", scope="users/alice").remember("likes tea", shared=True)
+    book.as_actor("bot", scope="users/bob").remember("likes coffee", shared=True)
+    book.remember("the office has a kettle")
+    book.access.grant("agent", scopes={"users": "read", "users/alice": "read_write", "users/bob": "none"})
+    before = book.head
+    assert [str(item) for item in book.as_actor("agent").memory.list()] == ["likes tea"]
+    assert book.as_actor("agent", scope="users/bob").search("what is liked").results == ()
+    assert book.as_actor("agent", scope="users/alice").remember("wakes early").outcome == "stored"
+    for scope in (None, "users", "users/bob", "teams"):
+        with pytest.raises(Denied, match="grant"):
+            book.as_actor("agent", scope=scope).remember("anything")
+    book.access.grant("agent", scopes=["users/bob"])
+    assert [str(item) for item in book.as_actor("agent").memory.list()] == ["likes coffee"]
+    assert book.as_actor("agent").memory.list(at=before) == []  # allowed then, and allowed now
+    assert len(book.as_actor("else").memory.list()) == 3
+
+
+@pytest.mark.spec("3.11")
+def test_runs_works_documents_and_cores_belong_to_a_scope(book: Book) -> None:
+    for name in ("alice", "bob"):
+        scope = f"users/{name}"
+        with (
+            book.run(run_id=f"run-{name}", initial={"user": name}, scope=scope) as run,
+            run.agent("bot") as me,
+        ):
+            me.write({"answer": f"for {name}"})
+            me.remember(f"{name} asked")
+        work = book.work(f"work-{name}", name="Order", goal=f"an order of {name}", scope=scope)
+        work.add_task("Pack it")
+        bot = book.as_actor("bot", role="librarian", scope=scope)
+        bot.documents.log(f"packed for {name}")
+        bot.memory.set_core("wishes", description=f"of {name}")
+        bot.remember(f"{name} wants it green", core="wishes", confidence=0.9)
+    alice = book.as_actor("bot", scope="users/alice")
+    assert [run.id for run in alice.runs.list()] == ["run-alice"]
+    assert alice.runs.state("run-alice")["bot"] == {"answer": "for alice"}
+    assert [(info.name, info.scope) for info in alice.works.list()] == [("Order", "users/alice")]
+    logged = [entry.text for day in alice.documents.days() for entry in alice.documents.day(day)]
+    assert logged == ["- **answer**: for alice", "packed for alice"]
+    assert alice.memory.core("wishes").description == "of alice"
+    assert [str(item) for item in alice.memory.list(core="wishes")] == ["alice wants it green"]
+    for read in (
+        lambda: alice.runs.get("run-bob"),
+        lambda: alice.work("work-bob"),
+        lambda: alice.memory.get(book.memory.list(scope="users/bob")[0].id),
+    ):
+        with pytest.raises(NotFound):
+            read()
+    assert [run.id for run in book.runs.list(scope="users/bob")] == ["run-bob"]
+    assert [info.scope for info in book.works.list(scope="users/bob")] == ["users/bob"]
+    # What a session of the whole book does to something of a scope stays in that scope.
+    book.work("work-alice").add_task("Send it")
+    assert [task.title for task in alice.work("work-alice").tasks()] == ["Pack it", "Send it"]
+
+
+@pytest.mark.spec("3.11", "3.7")
+def test_the_markdown_shows_the_root_and_a_scope_on_request(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "book.db") as book:
+        book.remember("the office has a kettle")
+        book.as_actor("bot", scope="users/alice").remember("drinks cocoa", shared=True)
+        book.mirror.folder(tmp_path / "root").sync()
+        alice = book.mirror.folder(tmp_path / "alice", scope="users/alice")
+        alice.sync()
+        root, page = (tmp_path / "root" / "MEMORY.md").read_text(), tmp_path / "alice" / "MEMORY.md"
+        assert ("kettle" in root, "cocoa" in root) == (True, False)
+        assert ("kettle" in page.read_text(), "cocoa" in page.read_text()) == (False, True)
+        page.write_text(page.read_text() + "\n- wakes early\n")
+        alice.sync()
+        assert [str(item) for item in book.memory.list(scope="users/alice")] == [
+            "drinks cocoa",
+            "wakes early",
+        ]
+        with pytest.raises(BadInput, match="another scope"):
+            book.mirror.folder(tmp_path / "alice").sync()
+        book.erase(book.memory.list(scope="users/alice")[0].id)
+        assert "cocoa" not in page.read_text()
+
+
+@pytest.mark.spec("3.11", "L10")
+def test_the_name_of_a_scope_stands_in_one_payload_only(book: Book) -> None:
+    bot = book.as_actor("bot", scope="users/zelda")
+    bot.remember("likes tea", shared=True)
+    bot.record("agent.spoke", payload={"text": "hello"})
+    book.access.grant("bot", scopes=["users/zelda"])
+    named = [event for event in book.events() if "zelda" in repr(event)]
+    assert [event.kind for event in named] == ["scope.named"]
+    book.erase(named[0].id)
+    assert not any("zelda" in repr(event) for event in book.events())
+    assert [str(item) for item in book.memory.list()] == ["likes tea"]  # for the owner, under the scope's key
+    assert book.as_actor("bot", scope="users/zelda").memory.list() == []
+    book.rebuild()
+    assert [str(item) for item in book.memory.list()] == ["likes tea"]
+    assert book.verify().ok
+
+
+@pytest.mark.spec("3.11")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "/",
+        "users/",
+        "/users",
+        "users//alice",
+        "users/../bob",
+        "..",
+        "users/*",
+        "*",
+        "a\\b",
+        "users/ al",
+        7,
+        None,
+    ],
+)
+def test_what_is_no_path_of_names_is_refused(name: str) -> None:
+    with pytest.raises(BadInput, match="scope"):
+        parsed(name)
+
+
+@pytest.mark.spec("3.11")
+def test_two_forms_of_one_name_are_one_scope(book: Book) -> None:
+    composed, apart = "users/Zoë", unicodedata.normalize("NFD", "users/Zoë")
+    assert composed != apart
+    book.as_actor("bot", scope=composed).remember("likes tea")
+    assert [str(item) for item in book.as_actor("bot", scope=apart).memory.list()] == ["likes tea"]
+    assert book.as_actor("bot", scope="users/zoë").memory.list() == []
+
+
+NAMES = st.text(st.sampled_from("abÄ é-_.'%"), min_size=1, max_size=3).filter(
+    lambda name: name.strip() == name and name not in (".", "..")
+)
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map(tuple)
+
+
+@pytest.mark.spec("3.11")
+@given(PATHS, PATHS)
+def test_a_path_lies_in_another_only_name_by_name(path: tuple[str, ...], other: tuple[str, ...]) -> None:
+    first, second = parsed(written(path)), parsed(written(other))
+    assert lies_in(first, second) == (list(first[: len(second)]) == list(second))
+    with commonplace.open("memory:") as book:
+        book.as_actor("bot", scope=written(path)).remember("likes tea", shared=True)
+        seen = book.as_actor("bot", scope=written(other)).memory.list()
+        assert bool(seen) == lies_in(first, second)
+
+
+@pytest.mark.spec("3.11")
+def test_nobody_labels_an_event_with_a_scope(book: Book) -> None:
+    book.as_actor("bot", scope="users/alice").remember("likes tea")
+    key = next(book.events(kinds=["scope.named"])).id
+    for who in (book, book.as_actor("bot"), book.as_actor("bot", scope="users/bob")):
+        with pytest.raises(BadInput, match="label scope"):
+            who.record("agent.spoke", labels={"scope": key})
+
+
+@pytest.mark.spec("3.11")
+def test_a_session_of_a_scope_does_not_change_the_whole_book(book: Book) -> None:
+    person = book.as_actor("pat", role="person", scope="users/alice")
+    with pytest.raises(Denied, match="whole book"):
+        person.memory.configure(retention_days=1)
+    with pytest.raises(Denied, match="whole book"):
+        person.memory.tidy()
+
+
+@pytest.mark.spec("3.11", "L9")
+def test_what_was_shown_for_one_user_is_no_echo_for_another(book: Book) -> None:
+    alice, bob = (book.as_actor("bot", scope=f"users/{name}") for name in ("alice", "bob"))
+    book.as_actor("clerk", scope="users/alice").remember("The customer lives in Paris", shared=True)
+    assert len(alice.search("where does the customer live")) == 1
+    assert alice.remember("The customer lives in Paris").outcome == "rejected"
+    assert bob.remember("The customer lives in Paris").outcome == "stored"
+
+
+@pytest.mark.spec("3.11", "1.4")
+def test_scopes_travel_with_copies_and_exports(book: Book, tmp_path: Path) -> None:
+    for name in ("alice", "bob"):
+        book.as_actor("bot", scope=f"users/{name}").remember(f"{name} likes tea", shared=True)
+    alice = book.as_actor("bot", scope="users/alice")
+    alice.export(tmp_path / "alice.jsonl")
+    assert "bob" not in (tmp_path / "alice.jsonl").read_text().replace('"bot"', "")
+    book.admin.export(tmp_path / "all.jsonl")
+    with commonplace.open("memory:") as copy:
+        copy.admin.import_(tmp_path / "all.jsonl")
+        seen = copy.as_actor("bot", scope="users/alice").memory.list()
+        assert [str(item) for item in seen] == ["alice likes tea"]
+    with commonplace.open("memory:") as other:
+        other.remember(
+            "something of its own"
+        )  # so that events are recorded anew, and belong to no scope here
+        other.admin.import_(tmp_path / "all.jsonl")
+        assert list(other.as_actor("bot", scope="users/alice").events()) == []
+        assert list(other.as_actor("bot", scope="users/alice").search("tea")) == []
+
+
+@pytest.mark.spec("3.11", "7.2")
+def test_the_shell_acts_in_a_scope(cli: Cli) -> None:
+    cli("init")
+    cli("remember", "likes tea", "--scope", "users/alice")
+    cli("remember", "likes coffee", "--scope", "users/bob", "--as", "bot")
+    assert "tea" in cli("search", "what is liked", "--scope", "users/alice").out
+    assert "coffee" not in cli("search", "what is liked", "--scope", "users/alice").out
+    assert "coffee" in cli("memory", "list", "--scope", "users").out
+    assert "tea" not in cli("--scope", "users/bob", "memory", "list").out
+    refused = cli("book", "verify", "--scope", "users/bob")
+    assert (refused.code, "whole book" in refused.err) == (1, True)
+    assert cli("search", "x", "--scope", "users//bob").code == 1
