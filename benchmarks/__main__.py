@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from . import actors, appends, holders, memory, servers, start, state
+from . import actors, appends, conversations, holders, memory, servers, start, state
 from .measure import Figure
 
 BENCHES: dict[str, Callable[[float], Iterator[Figure]]] = {
@@ -21,6 +21,7 @@ BENCHES: dict[str, Callable[[float], Iterator[Figure]]] = {
     "commands": start.commands,
     "append": appends.single,
     "threads": appends.threads,
+    "conversations": conversations.growth,
     "batch": appends.batches,
     "processes": appends.processes,
     "holders": holders.holders,
@@ -33,6 +34,7 @@ BENCHES: dict[str, Callable[[float], Iterator[Figure]]] = {
     "state": state.beside_langgraph,
     "states": state.growth,
     "memory": memory.beside_mem0,
+    "many": memory.many_beside_mem0,
     "memories": memory.growth,
     "prompt": memory.prompting,
 }

@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import commonplace
@@ -19,6 +20,7 @@ WORDS = [
     "pebble", "ribbon", "barrel", "hammer", "feather", "basket", "mirror", "needle", "pocket", "velvet", "cinder",
 ]  # fmt: skip
 DIMENSIONS = 64
+AT_ONCE = 1_000
 AT_RANDOM = "words at random now and then look like something that is not kept"
 
 
@@ -143,3 +145,63 @@ def beside_mem0(scale: float) -> Iterator[Figure]:
         ratio = times["theirs"] / times[name]
         what = f"remember, {told}, beside mem0 add(infer=False)"
         yield Figure(what, times["theirs"], times[name], "µs", ratio, ">= 10 × its speed", ratio >= 10)
+
+
+def many_beside_mem0(scale: float) -> Iterator[Figure]:
+    """10,000 notes, a thousand of ours at once and theirs one by one, as it takes them, by turns; the medians of those
+    thousands. Then searches among them, ours by words and static vectors, theirs by the stub's vectors."""
+    if find_spec("mem0") is None:
+        print("mem0 is not installed, so it is left out: pip install 'commonplace-memory[bench]'")
+        return
+    rng, count = random.Random(7), max(300, int(10_000 * scale))
+    notes = [sentence(rng) for _ in range(count)]
+    with folder(None) as where, commonplace.open(where / "ours.db") as book:
+        book.memory.configure(embedder="static")
+        ada, mem0 = book.as_actor("ada"), theirs(where)
+        # The first call of each loads models; without a network mem0 waits 39 s for one that it then does without.
+        mem0.add(sentence(rng), user_id="ada", infer=False)
+        mem0.search(sentence(rng), filters={"user_id": "ada"}, top_k=1)
+        ada.memory.add_many([{"text": sentence(rng), "override": AT_RANDOM}])
+        book.admin.reindex()
+        times = {name: list[float]() for name in ("theirs", "durable", "found")}
+        for start in range(
+            0, count, AT_ONCE
+        ):  # by turns, so that both have the same disk and the same neighbours
+            part = notes[start : start + AT_ONCE]
+            began = perf_counter()
+            kept = ada.memory.add_many([{"text": note, "override": AT_RANDOM} for note in part])
+            durable = perf_counter() - began
+            book.admin.reindex()
+            found = perf_counter() - began
+            assert all(result.outcome == "stored" for result in kept)
+            began = perf_counter()
+            for note in part:
+                mem0.add(note, user_id="ada", infer=False)
+            added = perf_counter() - began
+            for name, taken in (("theirs", added), ("durable", durable), ("found", found)):
+                times[name].append(taken / len(part) * 1e6)
+        for what, name in (("durable", "durable"), ("durable and in the index", "found")):
+            peer, ours = median(times["theirs"]), median(times[name])
+            yield Figure(
+                f"add_many of {count:,}, {what}, beside mem0 add(infer=False)", peer, ours, "µs a note", peer / ours,
+                ">= 10 × its speed", peer / ours >= 10,
+            )  # fmt: skip
+
+        def query() -> str:
+            return " ".join(rng.sample(WORDS, 4))
+
+        def ours_search(_: int) -> None:
+            assert len(ada.search(query(), limit=10)) == 10
+
+        def their_search(_: int) -> None:
+            assert mem0.search(query(), filters={"user_id": "ada"}, top_k=10)["results"]
+
+        medians = {
+            name: median(taken)
+            for name, taken in by_turns({"theirs": their_search, "ours": ours_search}, count=50).items()
+        }
+        ratio = medians["theirs"] / medians["ours"]
+        yield Figure(
+            f"search among {count:,}, beside mem0 search", medians["theirs"], medians["ours"], "µs", ratio,
+            ">= 3 × its speed", ratio >= 3,
+        )  # fmt: skip

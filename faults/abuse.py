@@ -144,13 +144,13 @@ def _memory_questions(
     return (
         ("remember", keep, True),
         ("key", lambda: [one.key for one in book.memory.list(key=own, status=None)], [own]),
-        ("tag", lambda: [one.key for one in book.memory.list(tag=tag, status=None)], [own]),
+        ("tag", lambda: [one.key for one in book.memory.list(tags=[tag], status=None)], [own]),
         (
             "provenance",
             lambda: [one.key for one in book.memory.list(provenance={"channel": own}, status=None)],
             [own],
         ),
-        ("foreign tag", lambda: book.memory.list(tag=text + "?"), []),
+        ("foreign tag", lambda: book.memory.list(tags=[text + "?"]), []),
         ("foreign item", lambda: book.memory.get(text + "?"), NotFound),
         ("foreign core", lambda: book.remember("something else", core=text + "?"), NotFound),
         ("forget", lambda: book.forget(key=text + "?", confirm="FORGET").items, ()),
@@ -287,7 +287,7 @@ def _two_agents(book: Book, first: str, second: str, result: Result, told: str) 
             "key": own if one_key else [one.id for one in book.memory.list(key=name)],
             "agent": [one.id for one in book.memory.list(agent=name)],
             "search": [one.id for one in me.search(name[:1000]).results if one.id in kept.values()] or own,
-            "tag": [one.id for one in me.memory.list(tag=name.strip())],
+            "tag": [one.id for one in me.memory.list(tags=[name.strip()])],
         }
         for asked, ids in found.items():
             if ids != own:

@@ -49,10 +49,15 @@ def reads(me: Actor, at: Any, scratch: Path, ids: list[str]) -> Iterator[tuple[s
         yield f"task documents {title}", partial(me.documents.task, title, at)
         yield f"gates {title}", partial(me.documents.gates, title, at=at)
     yield "export", lambda: exported(lambda to: me.export(to, at=at), scratch)
-    yield "export items", lambda: exported(lambda to: me.memory.export(to, at), scratch)
+    yield "export items", lambda: exported(lambda to: me.memory.export(to, at=at), scratch)
     yield "window", lambda: me.receipts.window("r1", k=50, at=at)
     yield "salient", lambda: me.receipts.salient("which port", "r1", top_k=50, at=at)
     yield "works", lambda: me.works.list(at=at)
+    yield "threads", lambda: me.threads.list(at=at)
+    yield "thread messages", lambda: me.thread("chat").messages(at=at)
+    yield "thread context", lambda: context_text(me, at)
+    yield "thread summary", lambda: me.thread("chat").summary(at=at)
+    yield "thread export", lambda: exported(lambda to: me.thread("chat").export(to, at=at), scratch)
     for n, id in enumerate(ids):
         yield f"event {n}", partial(me.event, id, at)
         yield f"item {n}", partial(me.memory.get, id, at)
@@ -119,6 +124,11 @@ def known_work(me: Actor) -> str | None:
 def digest_text(me: Actor, query: str, at: Any) -> str:
     digest = me.digest(query, at=at, rules={"semantic": {"enabled": True}})
     return f"{digest.text}{digest.omitted}{digest.left_out}{digest.why}"
+
+
+def context_text(me: Actor, at: Any) -> str:
+    context = me.thread("chat").context("which port is open", at=at)
+    return f"{context.text}{context.background}{context.recent}{context.omitted}{context.left_out}"
 
 
 def receipt_text(receipt: Any) -> str:

@@ -22,7 +22,20 @@ from commonplace.state.requests import Open
 
 Entry = tuple[str, Any]
 BLOBS = [f"blob {n} ".encode() * 100 * n for n in range(1, 5)]
-OURS = ("event", "fault", "access", "state", "run", "memory", "premise", "receipt", "task", "work")
+OURS = (
+    "event",
+    "fault",
+    "access",
+    "state",
+    "run",
+    "memory",
+    "premise",
+    "receipt",
+    "scope",
+    "task",
+    "thread",
+    "work",
+)
 """First words of kinds that the story does not keep account of."""
 STEPS = ("record", "batch", "blob", "child", "again", "erase", "rebuild", "purge")
 WEIGHTS = (50, 14, 10, 8, 6, 8, 2, 2)
@@ -149,6 +162,7 @@ def remember_everything(book: Book) -> None:
     book.ledger.submit("documents.archive", ArchiveDocuments("owner", "day", ("2020-01-01",)))
     ada.documents.add_to_session("the lift", "it stops")
     ada.documents.record_gate("the lift", "PLAN", "GO")
+    book.as_actor("ada", scope="users/alice").remember("Alice takes the stairs.")
     recall_everything(book)
 
 
@@ -192,6 +206,19 @@ def work_everything(book: Book) -> None:
     work.approvals.request("order it", risk="it costs a lot")
     work.escalate("the cable is late", by="ada")
     work.reject(work.candidates()[0], reason="not worth it")
+    talk_of_everything(book)
+
+
+def talk_of_everything(book: Book) -> None:
+    """Touch every view of conversations."""
+    thread = book.as_actor("ada").thread("the lift")
+    thread.add(
+        [{"role": "user", "content": "Does it stop on the fourth floor?", "id": "m1"},
+         {"role": "assistant", "content": "It stops on the fifth."}]
+    )  # fmt: skip
+    thread.summary(lambda _prompt: "Where the lift stops.")
+    thread.learn(lambda _prompt: '{"proposals": []}')
+    thread.context("the fourth floor")
 
 
 class Truth:

@@ -46,18 +46,20 @@ class World:
     full: bool
     ids: list[str] = field(default_factory=list)
     heads: list[int] = field(default_factory=list)
+    scope: str | None = None
+    """The scope that all of it happens in; what is hidden then happens in another one, by the same actors."""
 
     @property
     def ada(self) -> Actor:
-        return self.book.as_actor("ada", role="orchestrator")
+        return self.book.as_actor("ada", role="orchestrator", scope=self.scope)
 
     @property
     def bob(self) -> Actor:
-        return self.book.as_actor("bob", role="developer")
+        return self.book.as_actor("bob", role="developer", scope=self.scope)
 
     @property
     def lib(self) -> Actor:
-        return self.book.as_actor("lib", role="librarian")
+        return self.book.as_actor("lib", role="librarian", scope=self.scope)
 
 
 def sentence(rng: random.Random, *more: str) -> str:
@@ -141,18 +143,71 @@ def hidden(world: World, rng: random.Random) -> None:
             world.book.access.grant("eve", sees=["agent.*"])
 
 
+SCOPES = ("users/al", "users/alice")
+"""The scope that is looked at, and the one that must not matter to it."""
+
+
+def next_door(world: World, rng: random.Random) -> None:
+    """What the same actors do in another scope: in the words of this one, and in words of its own."""
+    other = World(world.book, full=True, scope=SCOPES[1])
+    n, text = rng.randrange(10**6), sentence(rng, *rng.sample(HIDDEN, 2))
+    ada, bob = other.ada, other.bob
+    match rng.randrange(13):
+        case 0:
+            bob.remember(
+                text, tags=[rng.choice(HIDDEN), rng.choice(WORDS)], shared=True, pinned=True, id=f"h-note-{n}"
+            )
+        case 1:
+            ada.remember(key=f"{rng.choice(HIDDEN)}.limit", value=n, shared=True, id=f"h-fact-{n}")
+        case 2:
+            bob.remember(key=f"{rng.choice(WORDS)}.1", value=n, id=f"h-same-{n}")
+        case 3:
+            bob.record("agent.spoke", payload={"text": text}, run_id=f"h-run-{n}", id=f"h-said-{n}")
+        case 4:
+            bob.record("agent.thought", payload={"text": text}, id=f"h-thought-{n}")
+        case 5:
+            work = ada.work(f"h-work-{n}", name=rng.choice(HIDDEN), goal="open the port")
+            work.add_task("Open the harbour port", id=f"h-task-{n}")
+            work.discover(text, by="ada")
+        case 6:
+            ada.work(f"h-work-{n}", name="ports", goal=text).nudge(text, target="bob")
+        case 7:
+            other.lib.memory.set_core("h-core", description=text)
+            other.lib.remember(text, core="h-core", id=f"h-entry-{n}")
+        case 8:
+            bob.documents.log(text, id=f"h-log-{n}")
+            bob.documents.write_notes(f"# Objective\n{text}\n")
+            bob.documents.add_to_session("Open the port", text)
+        case 9:
+            bob.documents.add_to_task(rng.choice(HIDDEN), "decisions", text)
+        case 10:
+            kept = bob.remember(text, id=f"h-forgotten-{n}")
+            bob.forget(kept.item_id, confirm="FORGET")
+        case 11:
+            kept = ada.remember(text, shared=True, id=f"h-shown-{n}")
+            bob.search(text)
+            bob.digest("which port is open", stable="task")
+            bob.prompt("find out which port is open")
+            ada.memory.revise(kept, text=f"{text} no more")
+        case _:
+            with bob.run(run_id=f"h-state-{n}", initial={"topic": text}) as run, run.agent("bob") as turn:
+                turn.write({"text": text})
+
+
 def built(world: World, seed: int) -> None:
     """The same story in both worlds; in one of them hidden things happen in between."""
-    book = world.book
+    book, hides = world.book, hidden if world.scope is None else next_door
     book.memory.configure(exclusions="off")
-    book.run(run_id="r1", initial={"topic": "ports"}).close()
-    book.run(run_id="r2", initial={"topic": "ports"}).close()
+    for name, role in (("ada", "orchestrator"), ("bob", "developer"), ("lib", "librarian")):
+        book.access.grant(name, role=role)  # the same from the beginning, whoever acts first
+    book.run(run_id="r1", initial={"topic": "ports"}, scope=world.scope).close()
+    book.run(run_id="r2", initial={"topic": "ports"}, scope=world.scope).close()
     world.ada.work("w1", name="ports", goal="open the port").add_task("Open the harbour port", id="t1")
     for n in range(14):
         if world.full:
             rng = random.Random(f"{seed} hidden {n}")
             for _ in range(rng.randint(1, 4)):
-                hidden(world, rng)
+                hides(world, rng)
         plain(world, random.Random(f"{seed} plain {n}"))
         world.heads.append(book.head)
     if world.full:
@@ -166,9 +221,9 @@ def probes(world: World, ids: list[str], rng: random.Random) -> Iterator[tuple[s
         for mode in ("hybrid", "keyword", "semantic"):
             yield f"search {mode} for {guess}", partial(bob.search, guess, mode=mode, explain=True)
     yield "fact of a hidden key", partial(bob.remember, key=f"{word}.limit", value=1, id=f"guess-{word}")
-    yield "forget by a hidden tag", partial(bob.forget, tag=word, dry_run=True)
+    yield "forget by a hidden tag", partial(bob.forget, tags=[word], dry_run=True)
     yield "forget by a hidden key", partial(bob.forget, key=f"{word}.limit", dry_run=True)
-    yield "items by a hidden tag", partial(bob.memory.list, tag=word, status=None)
+    yield "items by a hidden tag", partial(bob.memory.list, tags=[word], status=None)
     yield "hidden core", partial(bob.memory.core, "h-core")
     yield "propose for a hidden core", partial(bob.remember, "the port is open", core="h-core")
     yield "search in a hidden core", partial(bob.search, "port", cores=["h-core"])
@@ -212,13 +267,23 @@ def same(text: str) -> str:
 def fault_28(count: int, seed: int, tmp: Path) -> Result:
     """`count` pairs of books that differ only in what bob may not see: each of some 300 reads and guesses answers him
     the same in both."""
+    return compared(count, seed, tmp, None)
+
+
+@fault(28, "tenants", 10, 1)
+def tenants(count: int, seed: int, tmp: Path) -> Result:
+    """The same for what happens in a scope next to bob's, where bob himself is at work."""
+    return compared(count, seed, tmp, SCOPES[0])
+
+
+def compared(count: int, seed: int, tmp: Path, scope: str | None) -> Result:
     result, scratch = Result(), tmp / "scratch"
     scratch.mkdir()
     for n in range(count):
         engine = "memory" if n < max(1, count // 2) else ALL[1 + n % 4]
         homes = [place(engine, tmp), place(engine, tmp)]
         with homes[0].open() as left, homes[1].open() as right:
-            worlds = [World(left, full=False), World(right, full=True)]
+            worlds = [World(left, full=False, scope=scope), World(right, full=True, scope=scope)]
             for world in worlds:
                 built(world, seed + n)
             observed, seconds = [], []
