@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 import commonplace
+from commonplace.index import embedder_of
 
 from .measure import Figure, by_turns, folder, median, memory_disk, microseconds
+from .peers import ForMem0, theirs, width
 
 WORDS = [
     "harbour", "engine", "invoice", "river", "copper", "lantern", "garden", "signal", "orchard", "ledger", "window",
     "meadow", "compass", "kettle", "timber", "marble", "saddle", "anchor", "thimble", "walnut", "bridge", "candle",
     "pebble", "ribbon", "barrel", "hammer", "feather", "basket", "mirror", "needle", "pocket", "velvet", "cinder",
 ]  # fmt: skip
-DIMENSIONS = 64
 AT_ONCE = 1_000
 AT_RANDOM = "words at random now and then look like something that is not kept"
 
@@ -83,38 +81,6 @@ def prompting(scale: float) -> Iterator[Figure]:
             )
 
 
-def stub(dimensions: int) -> Any:
-    """An embedder that costs next to nothing, so that the stores are compared and not the models."""
-
-    class Stub:
-        def embed(self, text: str, _action: str | None = None, **_: Any) -> list[float]:
-            rng = random.Random(text)
-            return [rng.random() for _ in range(dimensions)]
-
-        def embed_batch(self, texts: list[str], _action: str | None = None, **_: Any) -> list[list[float]]:
-            return [self.embed(text) for text in texts]
-
-    return Stub()
-
-
-def theirs(where: Path, embedder: Any = None, dimensions: int = DIMENSIONS) -> Any:
-    """mem0 as it comes, on its usual vector store in a folder, with another embedder, or a stub in place of one."""
-    os.environ.setdefault("OPENAI_API_KEY", "unused")
-    os.environ["MEM0_TELEMETRY"] = "False"
-    os.environ["MEM0_DIR"] = str(where / "mem0")
-    from mem0 import Memory  # type: ignore[import-not-found,unused-ignore]
-
-    store = {"path": str(where / "qdrant"), "embedding_model_dims": dimensions, "on_disk": True}
-    memory = Memory.from_config(
-        {
-            "vector_store": {"provider": "qdrant", "config": store},
-            "history_db_path": str(where / "history.db"),
-        }
-    )
-    memory.embedding_model = embedder or stub(dimensions)
-    return memory
-
-
 def beside_mem0(scale: float) -> Iterator[Figure]:
     if find_spec("mem0") is None:
         print("mem0 is not installed, so it is left out: pip install 'commonplace-memory[bench]'")
@@ -148,8 +114,8 @@ def beside_mem0(scale: float) -> Iterator[Figure]:
 
 
 def many_beside_mem0(scale: float) -> Iterator[Figure]:
-    """10,000 notes, a thousand of ours at once and theirs one by one, as it takes them, by turns; the medians of those
-    thousands. Then searches among them, ours by words and static vectors, theirs by the stub's vectors."""
+    """10,000 notes, a thousand of ours at once and theirs one by one, as it takes them, by turns, with the same static
+    vectors; the medians of those thousands. Then searches among them."""
     if find_spec("mem0") is None:
         print("mem0 is not installed, so it is left out: pip install 'commonplace-memory[bench]'")
         return
@@ -157,7 +123,8 @@ def many_beside_mem0(scale: float) -> Iterator[Figure]:
     notes = [sentence(rng) for _ in range(count)]
     with folder(None) as where, commonplace.open(where / "ours.db") as book:
         book.memory.configure(embedder="static")
-        ada, mem0 = book.as_actor("ada"), theirs(where)
+        vectors = embedder_of("static")
+        ada, mem0 = book.as_actor("ada"), theirs(where, ForMem0(vectors), width(vectors))
         # The first call of each loads models; without a network mem0 waits 39 s for one that it then does without.
         mem0.add(sentence(rng), user_id="ada", infer=False)
         mem0.search(sentence(rng), filters={"user_id": "ada"}, top_k=1)

@@ -6,6 +6,8 @@ ours, since it would download its own.
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
@@ -17,9 +19,9 @@ from commonplace.index.vectors import Embedder
 from commonplace.index.words import STOPWORDS
 
 from .measure import folder
-from .memory import theirs
 
 MOST = 20
+DIMENSIONS = 64
 Find = Callable[[str], list[str]]
 
 
@@ -39,6 +41,38 @@ def langgraph(texts: dict[str, str], _: ExitStack, embedder: Embedder) -> Find:
     for id, text in texts.items():
         store.put(("turns",), id, {"text": text})
     return lambda query: [one.key for one in store.search(("turns",), query=query, limit=MOST)]
+
+
+def stub(dimensions: int) -> Any:
+    """An embedder that costs next to nothing, so that the stores are compared and not the models."""
+
+    class Stub:
+        def embed(self, text: str, _action: str | None = None, **_: Any) -> list[float]:
+            rng = random.Random(text)
+            return [rng.random() for _ in range(dimensions)]
+
+        def embed_batch(self, texts: list[str], _action: str | None = None, **_: Any) -> list[list[float]]:
+            return [self.embed(text) for text in texts]
+
+    return Stub()
+
+
+def theirs(where: Path, embedder: Any = None, dimensions: int = DIMENSIONS) -> Any:
+    """mem0 as it comes, on its usual vector store in a folder, with another embedder, or a stub in place of one."""
+    os.environ.setdefault("OPENAI_API_KEY", "unused")
+    os.environ["MEM0_TELEMETRY"] = "False"
+    os.environ["MEM0_DIR"] = str(where / "mem0")
+    from mem0 import Memory  # type: ignore[import-not-found,unused-ignore]
+
+    store = {"path": str(where / "qdrant"), "embedding_model_dims": dimensions, "on_disk": True}
+    memory = Memory.from_config(
+        {
+            "vector_store": {"provider": "qdrant", "config": store},
+            "history_db_path": str(where / "history.db"),
+        }
+    )
+    memory.embedding_model = embedder or stub(dimensions)
+    return memory
 
 
 class ForMem0:

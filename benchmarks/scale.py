@@ -265,7 +265,7 @@ def sqlite_store(world: World, notes: list[str], where: Path) -> Callable[[str],
 
 
 def mem0(world: World, notes: list[str], where: Path) -> Callable[[str], list[str]]:
-    from .memory import theirs
+    from .peers import theirs
 
     class Embedding:
         def embed(self, text: str, _action: str | None = None, **_: Any) -> list[float]:

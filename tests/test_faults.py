@@ -124,6 +124,12 @@ class Agreeable:
         return 0
 
 
+def forget_claims() -> None:
+    """What was worked out with a broken function must not be believed afterwards."""
+    claims._sentences.cache_clear()
+    claims.claim_of.cache_clear()
+
+
 class TestBrokenOnPurpose:
     def test_forged_notices_records_that_are_believed(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -367,14 +373,14 @@ class TestBrokenOnPurpose:
     ) -> None:
         with monkeypatch.context() as broken:
             broken.setattr(claims, "_without_head", lambda sentence: sentence)
-            claims._sentences.cache_clear()
+            forget_claims()
             assert "20 items became" in found("echoes", 1, tmp_path)
         with monkeypatch.context() as broken:
             broken.setattr(
                 "commonplace.memory.remember.echo_among", lambda _content, shown: next(iter(shown))[0]
             )
             assert "a correction was refused" in found("echoes", 1, tmp_path)
-        claims._sentences.cache_clear()
+        forget_claims()
 
     def test_paths_notice_a_blob_outside(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(files.FilesStore, "blob_path", lambda self, digest: self.folder / digest)

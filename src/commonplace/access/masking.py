@@ -8,7 +8,7 @@ that stands where one belongs. What a run has declared secret is taken out by `r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -149,6 +149,15 @@ def find_secrets(text: str) -> list[Secret]:
         if not secrets or secret.start >= secrets[-1].end:
             secrets.append(secret)
     return secrets
+
+
+def kinds_of_secrets(texts: Iterable[str]) -> tuple[str, ...]:
+    """The kinds of secrets in these texts, each once. Most texts hold none, which one look at all of them tells."""
+    texts = list(texts)
+    plain = "\n".join(texts).casefold()
+    if len(plain) <= LONGEST and not any(word in plain for word, _ in _patterns()[0]):
+        return ()
+    return tuple(sorted({secret.kind for text in texts for secret in find_secrets(text)}))
 
 
 def masked(value: T) -> T:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ..access.masking import find_secrets, masked
+from ..access.masking import kinds_of_secrets, masked
 from ..errors import BadInput, TooLarge, shown
 from ..ledger.checks import check_each, check_if_position, check_name, check_text
 from ..ledger.encoding import blobs_of, encode_payload
@@ -227,7 +227,7 @@ class Documents:
             raise BadInput("text is empty: say something")
         if len(text) > MAX_TEXT:
             raise TooLarge(f"text has {len(text):,} characters and may have {MAX_TEXT:,}: write it in parts")
-        secrets = tuple(sorted({secret.kind for secret in find_secrets(text)}))
+        secrets = kinds_of_secrets([text])
         policy = self._session.settings().secrets if secrets else ""
         if policy == "reject":
             raise BadInput(f"it holds a secret ({', '.join(secrets)}): keep that in a vault, and say where")

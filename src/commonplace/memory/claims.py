@@ -104,7 +104,7 @@ _BETWEEN_WORDS = re.compile(r"[\s,:=–—\"“”«»()\[\]{}|]++")
 @lru_cache(256)
 def claim_of(text: str, subject: str = "") -> Claim:
     """The sentences of a text in their normal form, each together with its subject (a title or a key)."""
-    about = _words(_plain(subject))
+    about = _words(_plain(subject)) if subject else ()
     sentences = _sentences(text) or (
         tuple(_plain(text).split()),
     )  # nothing but punctuation is compared as it is
@@ -229,10 +229,10 @@ def _numbers_plain(value: Any) -> Any:
 def _plain(text: str) -> str:
     """A text without its case and what cannot be seen. Markdown's emphasis goes; a single `*` may be a pattern's."""
     text = _MINUS.sub("-", text.translate(_POWERS))
-    shown = "".join(
-        char for char in unicodedata.normalize("NFKC", text) if unicodedata.category(char) != "Cf"
-    )
-    folded = _THOUSANDS.sub("", shown.casefold()).replace("**", "").replace("`", "")
+    if not text.isascii():
+        composed = unicodedata.normalize("NFKC", text)
+        text = "".join(char for char in composed if unicodedata.category(char) != "Cf")
+    folded = _THOUSANDS.sub("", text.casefold()).replace("**", "").replace("`", "")
     folded = _COMPARED.sub(lambda match: f" {_COMPARISONS[match[0]]} ", folded)
     folded = folded.replace("from memory", "recalled")
     return folded.replace("*", "") if folded.count("*") == 2 else folded

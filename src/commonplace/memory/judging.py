@@ -132,6 +132,11 @@ def decide_remember_many(overlay: Overlay, many: RememberMany) -> list[RememberR
         if refused:
             return refused
     rights = rights_of(overlay, many.requests[0].by)
+    overlay.prefetch(
+        ("memory.exact", (overlay.scope, whose, fingerprint(request.content)))
+        for request in many.requests
+        for whose in ("", request.by)
+    )
     results = list[RememberResult]()
     for number, request in enumerate(many.requests, many.before + 1):
         try:

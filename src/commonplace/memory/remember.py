@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from ..access.masking import find_secrets, masked
+from ..access.masking import kinds_of_secrets, masked
 from ..access.rights import THREAD, Rights, rights_of
 from ..errors import BadInput, CommonplaceError, NotFound, shown
 from ..ledger.checks import check_each, check_flag, check_name, check_text, to_us, without_none
@@ -413,7 +413,7 @@ def without_secrets_as_set(
     settings: Settings, content: Mapping[str, Any], sensitivity: str | None
 ) -> tuple[Mapping[str, Any], tuple[str, ...], str | None]:
     """The content after the book's settings for secrets were applied, the kinds of secrets in it, its sensitivity."""
-    kinds = tuple(sorted({secret.kind for text in texts_in(content) for secret in find_secrets(text)}))
+    kinds = kinds_of_secrets(texts_in(content))
     if kinds and settings.secrets == "mask":
         return masked(content), kinds, sensitivity
     return content, kinds, "sensitive" if kinds else sensitivity

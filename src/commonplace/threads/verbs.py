@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from ..access.masking import find_secrets, masked
+from ..access.masking import kinds_of_secrets, masked
 from ..errors import BadInput, NotFound, shown
 from ..files.safe import new_file
 from ..ledger.checks import check_name, check_path, check_whole, from_us
@@ -148,14 +148,14 @@ class Thread:
 
     def _draft(self, settings: Settings, place: int, message: NewMessage) -> Draft:
         payload = message.payload
-        kinds = sorted({secret.kind for text in texts_in(payload) for secret in find_secrets(text)})
+        kinds = kinds_of_secrets(texts_in(payload))
         if kinds and settings.secrets == "reject":
             raise BadInput(f"messages[{place}] holds a secret ({', '.join(kinds)}): keep it in a vault")
         labels = dict(TEAM)
         if kinds and settings.secrets == "mask":
             payload = masked(payload)
         elif kinds:
-            labels["sensitivity"], payload = "sensitive", {**payload, "secrets": kinds}
+            labels["sensitivity"], payload = "sensitive", {**payload, "secrets": list(kinds)}
         if role_of(message.shape) in ("tool", "function"):
             labels["trust"] = "low"
         time = None if message.time_us is None else from_us(message.time_us)
