@@ -112,10 +112,39 @@ def test_grants_limit_what_is_read_and_what_is_written(book: Book) -> None:
     for scope in (None, "users", "users/bob", "teams"):
         with pytest.raises(Denied, match="grant"):
             book.as_actor("agent", scope=scope).remember("anything")
-    book.access.grant("agent", scopes=["users/bob"])
+    book.access.grant("agent", scopes=["users/bob"])  # the others stay
+    granted = book.access.rights("agent")
+    assert granted.granted == {"users": "read", "users/alice": "read_write", "users/bob": "read_write"}
+    assert "users/alice=read_write" in str(granted)
+    assert len(book.as_actor("agent").memory.list()) == 3
+    book.access.grant("agent", scopes=["users/bob"], replace=True)
     assert [str(item) for item in book.as_actor("agent").memory.list()] == ["likes coffee"]
     assert book.as_actor("agent").memory.list(at=before) == []  # allowed then, and allowed now
     assert len(book.as_actor("else").memory.list()) == 3
+
+
+@pytest.mark.spec("3.11", "3.9")
+def test_the_call_that_a_denial_recommends_takes_nothing_away(book: Book) -> None:
+    book.access.grant("coach", scopes={"members": "read_write", "members/vip": "none"})
+    with pytest.raises(Denied, match="scopes={'partners': 'read_write'}"):
+        book.as_actor("coach", scope="partners").remember("they open at nine")
+    book.access.grant("coach", scopes={"partners": "read_write"})
+    assert book.as_actor("coach", scope="partners").remember("they open at nine").outcome == "stored"
+    assert book.as_actor("coach", scope="members/ana").remember("does yoga").outcome == "stored"
+    with pytest.raises(Denied):
+        book.as_actor("coach", scope="members/vip/zoe").remember("anything")
+    with pytest.raises(Denied, match="scopes={'/': 'read_write'}"):
+        book.as_actor("coach").remember("anything")
+    assert book.as_actor("coach", scope="members/ana").access.rights().granted == {
+        "members/ana": "read_write"
+    }
+    assert "members/vip" not in str(book.as_actor("coach").access.rights())
+
+
+@pytest.mark.spec("3.11")
+def test_scopes_to_read_go_with_a_scope_to_write_to(book: Book) -> None:
+    with pytest.raises(BadInput, match="reads goes with a scope"):
+        book.as_actor("bot", reads=["handbook"])
 
 
 @pytest.mark.spec("3.11")

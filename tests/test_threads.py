@@ -165,6 +165,36 @@ def test_sending_the_history_again_adds_what_is_new(book: Book) -> None:
     assert said(book) == ["I am allergic to peanuts", "Noted!", "What can I eat?", "Noted!"]
 
 
+@pytest.mark.spec("L4", "4.15")
+def test_instructions_may_change_while_the_history_is_sent_again(book: Book) -> None:
+    """Callers send a system prompt with every request, before a window of the history, and often changed."""
+    thread, history = book.thread("t"), list[dict[str, Any]]()
+    for number in range(8):
+        history.append({"role": "user" if number % 2 == 0 else "assistant", "content": f"turn {number}"})
+        thread.add([{"role": "system", "content": "You are a travel agent."}, *history[-4:]])
+    assert [message.text for message in thread.messages()] == [
+        "You are a travel agent.", *(f"turn {number}" for number in range(8)),
+    ]  # fmt: skip
+    for hour in range(9, 12):
+        history.append({"role": "user", "content": f"It is {hour}?"})
+        thread.add([{"role": "developer", "content": f"It is {hour}:00"}, *history])
+    assert [message.text for message in thread.messages(last=4)] == [
+        "It is 10:00", "It is 10?", "It is 11:00", "It is 11?",
+    ]  # fmt: skip
+    context = thread.context("which turn was it")
+    assert "It is 11:00" not in str(context)  # instructions are for the caller to give
+    assert context.messages[-1] == history[-1]
+
+
+@pytest.mark.spec("L4", "4.15")
+def test_clients_that_write_a_message_in_another_way_send_the_same_one(book: Book) -> None:
+    thread = book.thread("t")
+    thread.add([ALLERGY, {**NOTED, "refusal": None, "tool_calls": None}])
+    parts = {**ALLERGY, "content": [{"type": "text", "text": ALLERGY["content"]}]}
+    answer = thread.add([parts, NOTED, {"role": "user", "content": "thanks"}])
+    assert (answer.added, answer.repeated) == (1, 2)
+
+
 @pytest.mark.spec("L4")
 def test_a_message_with_an_id_is_added_once(book: Book) -> None:
     thread = book.thread("support-17")
@@ -302,6 +332,32 @@ def test_the_query_is_what_the_user_said_last_whatever_tools_have_answered_since
     context = thread.context()
     assert context.query == "May I eat this?"
     assert "allergic" in context.text
+
+
+@pytest.mark.spec("4.15")
+def test_the_last_turn_stands_in_every_context_that_has_room_for_it(book: Book) -> None:
+    thread = book.thread("t")
+    turns = [f"Message {n}: lot {n} was discussed with the harbour office in some detail." for n in range(41)]
+    thread.add([{"role": "user", "content": text} for text in turns])
+    lengths = []
+    for most in range(150, 1500, 50):
+        context = thread.context("harbour office", max_chars=most)
+        last = context.messages[-1]["content"] if context.messages else ""
+        assert bool(last) == (turns[-1][:40] in str(context))
+        lengths.append(len(last))
+    assert lengths == sorted(lengths)
+    assert lengths[-1] == len(turns[-1])
+
+
+@pytest.mark.spec("4.15", "L5")
+def test_a_context_without_room_does_not_say_that_nothing_was_said(book: Book) -> None:
+    thread = book.thread("t")
+    thread.add(ALLERGY)
+    assert (
+        str(thread.context("peanuts", max_chars=60)) == "Conversation so far: there is no room for it here."
+    )
+    book.access.relabel(thread.messages()[0].event_id, sensitivity="sensitive", reason="health")
+    assert str(thread.context("peanuts")) == "Conversation so far: nothing of it may be shown here."
 
 
 def test_a_turn_that_is_too_long_is_cut_and_said_so(book: Book) -> None:

@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
+from msgspec.structs import replace
+
 from .access.commands import Grant, Look, Relabel, deny
-from .access.rights import PERMISSIONS, Permission, Rights, check_actor, rights_of, subject_of
+from .access.rights import (
+    PERMISSIONS,
+    Permission,
+    Rights,
+    check_actor,
+    granted_scopes,
+    rights_of,
+    scope_permission,
+    subject_of,
+)
 from .errors import BadInput, shown
 from .event_verbs import event, events, redacted
 from .ledger.checks import check_each, check_name, check_text, without_none
 from .ledger.events import Event
-from .ledger.scopes import Path, parsed_read
+from .ledger.reader import ViewReader
+from .ledger.scopes import Path, parsed_read, written
 from .verbs import EventId, RunId, method, verb
 
 if TYPE_CHECKING:
@@ -34,11 +46,23 @@ class Access:
         `actor` is the one whose rights they are."""
         session = self._session
         if actor is None or check_actor(actor) == session.actor:
-            return session.rights(at)
-        if not session.is_owner:
+            actor, rights = session.actor, session.rights(at)
+        elif not session.is_owner:
             deny(session, "rights", actor, "only the owner reads the rights of others")
+        else:
+            with session.snapshot(at) as snapshot:
+                rights = rights_of(snapshot, actor)
         with session.snapshot(at) as snapshot:
-            return rights_of(snapshot, actor)
+            return replace(rights, granted=self._granted(snapshot, actor))
+
+    def _granted(self, views: ViewReader, actor: str) -> dict[str, Permission] | None:
+        """What an actor was granted in which scopes, as far as the one who asks may know of them."""
+        bound, granted = self._session.bound, granted_scopes(views, actor)
+        if granted is None or self._session.sees_all:
+            return granted
+        if bound is not None:
+            return {written(path) or "/": scope_permission(views, actor, path) for path in bound.reads}
+        return {scope: permission for scope, permission in granted.items() if permission != "none"}
 
     @verb
     def grant(
@@ -62,8 +86,8 @@ class Access:
         `ceiling` is the highest sensitivity of others' events that it may see.
 
         `scopes` maps scopes (users/alice) to none, read or read_write, for what lies below them, too; a list means
-        read_write; `/` is what belongs to no scope. Without it an actor may read and write all of them. Among several,
-        the longest path decides.
+        read_write; `/` is what belongs to no scope. Scopes that are not named keep what was granted; an actor that was
+        never granted one may read and write all of them. Among several, the longest path decides.
 
         `subject` is an actor, a role (role:qa) or everybody (*). `role` is orchestrator, developer, qa, researcher,
         librarian, analyst or person. `sees` are kinds of others' events that it may see. `replace` is whether fields

@@ -23,6 +23,7 @@ from .errors import (
 )
 from .files.trust import is_ours, trust_book
 from .index.names import best_embedder
+from .ledger.checks import check_each
 from .ledger.clocks import clock_trouble, now_us
 from .ledger.erase import Erasure
 from .ledger.events import A_DAY
@@ -178,6 +179,8 @@ class Book(Participant):
         """The verbs of this book under one actor's rights. A new `role` is recorded. With a `scope` such as
         "users/alice", it writes to that scope and reads it, what lies below it, and the scopes in `reads`."""
         name = check_actor(name)
+        if scope is None and check_each("reads", reads):
+            raise BadInput("reads goes with a scope: without one, an actor reads all that its rights allow")
         session = self._session.acting_as(name).in_scope(scope, reads)
         if role is not None:
             self.access.grant(name, role=role)

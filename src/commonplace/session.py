@@ -231,9 +231,8 @@ class Session:
             permission = scope_permission(now, self.actor, self.scope)
         if permission != "read_write":
             scope = written(self.scope) or "the root"
-            mend = (
-                f"book.access.grant({self.actor!r}, scopes={{{written(self.scope) or '…'!r}: 'read_write'}})"
-            )
+            granted = {written(self.scope) or "/": "read_write"}
+            mend = f"book.access.grant({self.actor!r}, scopes={granted})"
             may = "only read" if permission == "read" else "neither read nor write"
             deny(
                 self,

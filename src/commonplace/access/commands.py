@@ -96,7 +96,7 @@ def decide_grant(overlay: Overlay, request: Grant) -> Denied | Event | None:
     # Stored rules hold lists, so a tuple would never equal what is known.
     rule = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
     rule_before = overlay.get("rights", request.subject) or {}
-    rule_after = rule if request.replace else {**rule_before, **rule}
+    rule_after = rule if request.replace else _with(rule_before, rule)
     if rule_after == rule_before:
         return None
     payload = {"subject": request.subject, "rule": rule, "replace": request.replace}
@@ -215,8 +215,16 @@ def _rights_touched(event: Event) -> list[Key]:
 def _fold_rights(key: Key, before: Any, event: Event) -> Any:
     if key in (LIMITED, SCOPED):
         return True
-    rule_before = {} if event.payload["replace"] else before or {}
-    return {**rule_before, **event.payload["rule"]}
+    rule: dict[str, Any] = event.payload["rule"]
+    return rule if event.payload["replace"] else _with(before or {}, rule)
+
+
+def _with(before: dict[str, Any], rule: dict[str, Any]) -> dict[str, Any]:
+    """A rule with the fields of another one in place of its own. Scopes are granted one by one: others stay."""
+    after = {**before, **rule}
+    if before.get("scopes") and rule.get("scopes"):
+        after["scopes"] = {**before["scopes"], **rule["scopes"]}
+    return after
 
 
 def _fold_labels(key: Key, before: Any, event: Event) -> Any:

@@ -20,8 +20,9 @@ from ..ledger.checks import check_name
 from ..ledger.encoding import encode_payload
 from ..ledger.events import Event
 from ..ledger.labels import SENSITIVITY, Labels, strictness
+from ..ledger.printing import Readable
 from ..ledger.reader import ViewReader
-from ..ledger.scopes import ROOT, SCOPE, Path, keys_in, lies_in, path_of
+from ..ledger.scopes import ROOT, SCOPE, Path, keys_in, lies_in, path_of, written
 from ..ledger.views import typed
 
 Permission = Literal["none", "read", "read_write"]
@@ -111,7 +112,7 @@ class AccessRule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     """What it may do in which scopes, by their keys, and in those below them; of two, the lower one holds."""
 
 
-class Rights(msgspec.Struct, frozen=True):
+class Rights(Readable, msgspec.Struct, frozen=True):
     """All that holds for one actor at one moment."""
 
     actor: str
@@ -125,6 +126,9 @@ class Rights(msgspec.Struct, frozen=True):
     """What the workflow of the run it acts in lets it record, on top of `may_emit`."""
     scopes: frozenset[str] | None = None
     """The keys of the scopes that it reads; None: all of them."""
+    granted: dict[str, Permission] | None = None
+    """What it may do in which scopes, by their names, in an answer about rights; None: it was granted none, and may
+    read and write all of them."""
 
     @property
     def owner(self) -> bool:
@@ -149,9 +153,39 @@ class Rights(msgspec.Struct, frozen=True):
         permission = self.tiers.get(tier, "read_write")
         return "read" if tier == "episodic" and permission == "read_write" else permission
 
+    def __str__(self) -> str:
+        """What a person wants to know of it, one thing per line."""
+        if self.owner:
+            return "owner: may do and see everything"
+        tiers = [f"{tier}={self.tier(tier)}" for tier in TIERS]
+        kinds = "any kind" if self.may_emit is None else ", ".join(self.may_emit) or "nothing"
+        scopes = None if self.granted is None else [f"{name}={may}" for name, may in self.granted.items()]
+        lines = [
+            f"{self.actor} ({self.role or 'no role'})",
+            f"memory: {', '.join(tiers)}",
+            f"scopes: {'all' if scopes is None else ', '.join(scopes) or 'none'}",
+            f"records: {kinds}",
+            f"sees of others: {', '.join(self.sees) or 'what is public or shared'}, up to {self.ceiling}",
+        ]
+        return "\n".join([*lines, *([f"may: {', '.join(sorted(self.acts))}"] if self.acts else [])])
+
     def emits(self, kind: str) -> bool:
         limits = [patterns for patterns in (self.may_emit, self.run_may_emit) if patterns is not None]
         return self.owner or all(_matches(kind, patterns) for patterns in limits)
+
+
+def granted_scopes(views: ViewReader, actor: str) -> dict[str, Permission] | None:
+    """What an actor was granted in which scopes, by their names, those further up first."""
+    granted = _granted(views, actor)
+    return None if granted is None else {written(path): may for path, may in _by_depth(views, granted)}
+
+
+def _granted(views: ViewReader, actor: str) -> dict[str, Permission] | None:
+    if actor == OWNER or views.get("rights", *SCOPED) is None:
+        return None
+    own = _rule(views, f"actor:{actor}")
+    rules = (own, _rule_of_role(views, own), _rule(views, EVERYBODY))
+    return next((rule.scopes for rule in rules if rule.scopes is not None), None)
 
 
 def rights_of(views: ViewReader, actor: str, run: str | None = None) -> Rights:
@@ -210,11 +244,7 @@ def _by_depth(views: ViewReader, granted: dict[str, Permission]) -> list[tuple[P
 
 def scope_permission(views: ViewReader, actor: str, path: Path) -> Permission:
     """What an actor may do in a scope, as far as grants say: everything, unless some scopes were granted to it."""
-    if actor == OWNER or views.get("rights", *SCOPED) is None:
-        return "read_write"
-    own = _rule(views, f"actor:{actor}")
-    rules = (own, _rule_of_role(views, own), _rule(views, EVERYBODY))
-    granted = next((rule.scopes for rule in rules if rule.scopes is not None), None)
+    granted = _granted(views, actor)
     if granted is None:
         return "read_write"
     above = [permission for scope, permission in _by_depth(views, granted) if lies_in(path or ROOT, scope)]

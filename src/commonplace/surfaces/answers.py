@@ -77,7 +77,11 @@ def data_of(answer: Any) -> Any:
             ]
             return {**plain(answer), "purged": answer.purged, "files": files}
         case "Found":
-            return {**plain(answer), "counts": answer.counts}
+            data = {name: value for name, value in plain(answer).items() if name not in ("samples", "scopes")}
+            return {**data, "counts": answer.counts}
+        case "Rights":  # keys of scopes say nothing to anybody
+            data = plain(answer)
+            return {**data, "scopes": data.pop("granted")}
         case "Messages" | "ThreadContext":  # a message's own as_dict is for an API, and has its shape alone
             return to_builtins(answer)
         case "Recollection":
@@ -478,6 +482,11 @@ def imported(_shell: Shell, taken: Any) -> Human:
     yield from table(taken.left_out, "left out", "why") if taken.left_out else ()
 
 
+def _sentences(_shell: Shell, answer: Any) -> Human:
+    """An answer that says itself what it is."""
+    return lines(*str(answer).splitlines())
+
+
 def _purged(_shell: Shell, report: Any) -> Human:
     rows = [*(("done", done) for done in report.done), *(("remains", what) for what in report.remaining)]
     rows += [("purged", file.path) for file in report.files if not file.remains]
@@ -713,7 +722,7 @@ RENDER: dict[str, Render] = {
     "Answer": _found, "Digest": _digest, "Prompt": _prompt, "Receipt": _receipt, "[Receipt]": _receipts,
     "Recollection": _recent, "Event": _event, "[Event]": _events_listed, "[RunInfo]": _runs, "Run": _forked,
     "[Difference]": _differences, "Merged": _merged, "Verification": _verification, "Rebuilt": _rebuilt,
-    "PurgeReport": _purged, "Found": _mentions, "[FoundText]": _traces, "Migrated": _migrated,
+    "PurgeReport": _purged, "Rights": _sentences, "Found": _mentions, "[FoundText]": _traces, "Migrated": _migrated,
     "NoneType": _granted, "Waiting": inbox,
     "access.audit": _audit, "WorkInfo": one_work, "[WorkInfo]": _works, "Task": one_task, "[Task]": tasks_table,
     "task.info": fields, "Context": _context, "ThreadContext": _thread_context, "Messages": _messages,

@@ -47,7 +47,8 @@ def _command(found: re.Match[str]) -> str:
 def _option(name: str, value: object) -> Iterator[str]:
     many = value if isinstance(value, list) else [value]
     if isinstance(value, dict):
-        name, many = name.removesuffix("s"), [f"{key}={inner}" for key, inner in value.items()]
+        name = {"scopes": "in-scope"}.get(name, name.removesuffix("s"))
+        many = [f"{key}={inner}" for key, inner in value.items()]
     for each in many:
         yield f"--{name.replace('_', '-')}"
         yield str(each)

@@ -7,6 +7,7 @@ name can be erased. A message carries the key as its `session_id` and its number
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ from ..ledger.views import Capability, Kind, View
 from ..memory.capability import MEMORY
 from ..memory.judging import decide_remember
 from ..memory.requests import Remember, RememberResult
-from .messages import fingerprint_of, new_from, words_of_message
+from .messages import fingerprint_of, instructs, new_from, words_of_message
 
 OPENED, MESSAGE, SUMMARIZED, LEARNED = (
     "thread.opened",
@@ -92,8 +93,8 @@ def last_number(views: ViewReader, key: str) -> int:
 
 
 def decide_add(overlay: Overlay, request: AddMessages) -> MessagesAdded | Denied:
-    """Messages with an id are added once. Of those without one, those are new that come after the longest beginning of
-    the list that the thread ends with."""
+    """Messages with an id are added once, and so are instructions (system, developer) that say the same. Of the other
+    messages those are new that come after the longest beginning of the list that the thread ends with."""
     refused = check_emits(overlay, list(request.drafts[:1]))
     if refused:
         return refused
@@ -103,11 +104,7 @@ def decide_add(overlay: Overlay, request: AddMessages) -> MessagesAdded | Denied
             OPENED, actor=request.by, payload={"name": request.name}, run_id=request.run, labels=TEAM
         )
         key = overlay.emit(opening).id
-    tokens = [_token(each.payload, each.occurred_at) for each in request.drafts]
-    start = 0
-    if not request.continues:
-        rows = overlay.scan("threads.messages", key, limit=len(tokens), reverse=True)
-        start = new_from([row[1] for _, row in reversed(rows)], tokens)
+    there = {} if request.continues else _at_the_end(overlay, key, request.drafts)
     overlay.prefetch(
         ("threads.ids", (key, each.payload["id"])) for each in request.drafts if "id" in each.payload
     )
@@ -115,11 +112,10 @@ def decide_add(overlay: Overlay, request: AddMessages) -> MessagesAdded | Denied
     for message in request.drafts:  # all of them, before the first of several commits
         _known(overlay, key, message, contents)
     number, ids, repeated, added = last_number(overlay, key), list[str](), 0, 0
-    first = number - start
     for place, message in enumerate(request.drafts):
-        row = _known(overlay, key, message, contents)
-        if row is None and place < start:
-            row = overlay.get("threads.messages", key, first + place + 1)
+        row = _known(overlay, key, message, contents) or there.get(place)
+        if row is None and instructs(message.payload["message"]):
+            row = _instruction(overlay, key, message)
         if row is not None:
             ids.append(row[0])
             repeated += 1
@@ -129,6 +125,23 @@ def decide_add(overlay: Overlay, request: AddMessages) -> MessagesAdded | Denied
             number, added = number + 1, added + 1
             ids.append(overlay.emit(replace(message, session_id=key, turn=number)).id)
     return MessagesAdded(key, tuple(ids), repeated)
+
+
+def _at_the_end(overlay: Overlay, key: str, drafts: Sequence[Draft]) -> dict[int, Any]:
+    """The rows of those turns that the thread ends with already, by their places in the list."""
+    turns = [place for place, each in enumerate(drafts) if not instructs(each.payload["message"])]
+    tokens = [_token(drafts[place].payload, drafts[place].occurred_at) for place in turns]
+    rows = (row for _, row in overlay.each("threads.messages", key, reverse=True) if not row[3])
+    last = list(islice(rows, len(tokens)))[::-1]
+    length = new_from([row[1] for row in last], tokens)
+    return dict(zip(turns[:length], last[len(last) - length :], strict=True))
+
+
+def _instruction(overlay: Overlay, key: str, message: Draft) -> Any:
+    """The row of the instruction that says the same."""
+    content = _content(message.payload, message.occurred_at)
+    number = overlay.get("threads.instructions", key, content)
+    return None if number is None else overlay.get("threads.messages", key, number)
 
 
 def _known(overlay: Overlay, key: str, message: Draft, contents: dict[str, str]) -> Any:
@@ -199,13 +212,23 @@ def _place(event: Event) -> list[Key]:
     return [(event.session_id or "", event.turn)]
 
 
-def _fold_message(_key: Key, _before: Any, event: Event) -> list[str]:
-    """The event, the token by which the message is known again, and the fingerprint of its content. Of one that was
-    erased, at most the token of its id is left: a fingerprint would tell whether a guess is right."""
-    if "message" not in event.payload:
-        return [event.id, f"id {event.payload['id']}" if "id" in event.payload else "", ""]
-    content = _content(event.payload, event.occurred_us)
-    return [event.id, _token(event.payload, event.occurred_us), content]
+def _fold_message(_key: Key, _before: Any, event: Event) -> list[Any]:
+    """The event, the token by which the message is known again, the fingerprint of its content, and whether it is an
+    instruction. Of one that was erased, at most the token of its id is left: a fingerprint would tell whether a guess
+    is right."""
+    payload = event.payload
+    if "message" not in payload:
+        token = f"id {payload['id']}" if "id" in payload else ""
+        return [event.id, token, "", "instructs" in payload]
+    content = _content(payload, event.occurred_us)
+    return [event.id, _token(payload, event.occurred_us), content, instructs(payload["message"])]
+
+
+def _instruction_keys(event: Event) -> list[Key]:
+    message = event.payload.get("message")
+    if message is None or not instructs(message):
+        return []
+    return [(event.session_id or "", _content(event.payload, event.occurred_us))]
 
 
 def _own_id(event: Event) -> Sequence[Key]:
@@ -214,7 +237,8 @@ def _own_id(event: Event) -> Sequence[Key]:
 
 def _without_words(payload: dict[str, Any]) -> dict[str, Any]:
     """That there was a message, and under which id, holds when it is erased: it is not added again."""
-    return {"id": payload["id"]} if "id" in payload else {}
+    left = {"id": payload["id"]} if "id" in payload else {}
+    return {**left, "instructs": True} if instructs(payload["message"]) else left
 
 
 def _of_thread(event: Event) -> list[Key]:
@@ -250,6 +274,10 @@ THREADS = Capability(
         View(
             "threads.ids", 1, _own_id, lambda _key, _before, event: event.turn,
             kinds=frozenset({MESSAGE}), insert_only=True, overwrites=True,
+        ),
+        View(
+            "threads.instructions", 1, _instruction_keys, lambda _key, _before, event: event.turn,
+            kinds=frozenset({MESSAGE}), overwrites=True,
         ),
         View(
             "threads.summaries", 1, _of_thread, lambda _key, _before, event: event.id,

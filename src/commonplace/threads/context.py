@@ -26,7 +26,7 @@ from ..recall.receipts import Counted, DigestTrace
 from ..recall.search import excerpt, matched_words, scopes_of, visible
 from ..recall.verification import Checks
 from .capability import MESSAGE, thread_key
-from .messages import Message, message_of
+from .messages import Message, instructs, message_of, with_data
 from .reading import ThreadReader, ThreadSummary, last_summary
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ ENOUGH = 1.25
 NEARLY = 1 / 3
 """From which share of the best score on an item answers nearly as well."""
 NOTHING = "nothing was said or remembered yet."
+NO_ROOM = "there is no room for it here."
+NOT_ALLOWED = "nothing of it may be shown here."
 
 
 class ThreadContext(Readable, msgspec.Struct, frozen=True):
@@ -160,7 +162,7 @@ def _last_turns(session: Session, viewer: Viewer, at: int | None, name: str, mos
         return _LastTurns(None)
     turns, length = list[_Turn](), 0
     reader = ThreadReader(session.ledger, viewer, key)
-    for event in islice(reader.newest(), MOST_TURNS):
+    for event in islice(filter(is_said, reader.newest()), MOST_TURNS):
         turns.append(_turn(reader, event))
         length += len(turns[-1].message.text)
         if length > most:
@@ -178,8 +180,29 @@ def _last_question(session: Session, viewer: Viewer, last: _LastTurns) -> str:
     return next(filter(None, said), "")
 
 
+def is_said(event: Event) -> bool:
+    """Whether a message is a turn: the instructions of a model are its caller's to give, and stand in no context."""
+    return not instructs(event.payload["message"])
+
+
 def _turn(reader: ThreadReader, event: Event) -> _Turn:
     return _Turn(message_of(event), event.position, reader.sensitivity(event))
+
+
+def _part(budget: Portion, share: float) -> Portion:
+    """A share of a budget."""
+    return Portion(
+        None,
+        None if budget.max_chars is None else int(budget.max_chars * share),
+        None if budget.max_tokens is None else int(budget.max_tokens * share),
+    )
+
+
+def _nothing(lines: Sequence[DigestLine]) -> str:
+    """What the text says if none of these lines stands in it."""
+    if not lines:
+        return NOTHING
+    return NOT_ALLOWED if all(line.barred for line in lines) else NO_ROOM
 
 
 class _ContextMaker:
@@ -201,7 +224,7 @@ class _ContextMaker:
         if not request.ignored:
             gathering = gather(self._session, request) if request.rules.enabled else Gathering((), (), "", "")
             lines = self._candidates(gathering)
-        nothing = gathering.nothing if lines or request.ignored else NOTHING
+        nothing = gathering.nothing if request.ignored else _nothing(lines)
         packed = pack_conversation(lines, request.rules.budgets, self._count, nothing=nothing)
         counts = self._counted.answers if self._counted else {}
         trace = DigestTrace(
@@ -243,9 +266,12 @@ class _ContextMaker:
         return replace(context, receipt_id=receipt)
 
     def _window(self, places: set[int]) -> tuple[Message, ...]:
-        """The turns at the end of the thread, as far as all of them are in the text, oldest first."""
+        """The turns at the end of the thread, as far as all of them are in the text, oldest first, with their images,
+        sounds and files, as an API takes them."""
+        blob = self._session.ledger.blob
         shown = takewhile(lambda turn: turn.message.number in places, self._last.turns)
-        return tuple(turn.message for turn in shown)[::-1]
+        messages = (turn.message for turn in shown)
+        return tuple(replace(message, shape=with_data(message.shape, blob)) for message in messages)[::-1]
 
     # what may go in
 
@@ -290,29 +316,28 @@ class _ContextMaker:
         return lines[:number]
 
     def _within_share(self, last: list[DigestLine]) -> int:
-        """How many of the last turns fit into their share of the budget. If that is too little for the very last one,
-        that one is cut."""
+        """How many of the last turns fit into their share of the budget: the very last one in any case. It is cut if it
+        takes more than half of the whole budget."""
+        if not self._share:
+            return 0
         total = self._request.rules.budgets.total
-        share = Portion(
-            None,
-            None if total.max_chars is None else int(total.max_chars * self._share),
-            None if total.max_tokens is None else int(total.max_tokens * self._share),
-        )
 
-        def fits(lines: Sequence[DigestLine]) -> bool:
-            return not over(share, pack_conversation(lines, whole(None), self._count).text, self._count)
+        def fits(lines: Sequence[DigestLine], share: float) -> bool:
+            text = pack_conversation(lines, whole(None), self._count).text
+            return not over(_part(total, share), text, self._count)
 
-        number = most_that_fits(lambda number: fits(last[:number]), 1, len(last))
-        if number is None and last and self._share:
-            line = last[0]
-            length = most_that_fits(lambda length: fits([line.cut_to(length)]), LEAST, len(line.text) - 1)
+        def is_short(line: DigestLine) -> bool:
+            return not over(_part(total, 0.5), line.line, self._count) and fits([line], 1)
+
+        line = last[0] if last else None
+        if line is not None and not is_short(line):
+            length = most_that_fits(lambda length: is_short(line.cut_to(length)), LEAST, len(line.text) - 1)
             if length is None:
                 return 0
             last[0] = line.cut_to(length)
-            why = f"cut to {length} of {len(line.text)} characters: over the share of the last turns"
-            self._cut.append((line.id, why))
-            return 1
-        return number or 0
+            self._cut.append((line.id, f"cut to {length} of {len(line.text)} characters"))
+        number = most_that_fits(lambda number: fits(last[:number], self._share), 1, len(last))
+        return number or min(1, len(last))
 
     def _line(self, turn: _Turn, via: str, text: str, score: float = 0.0) -> DigestLine:
         message, allowed = turn.message, self._request.rules.allow_sensitivities
@@ -372,7 +397,7 @@ class _ContextMaker:
             reader = ThreadReader(self._session.ledger, viewer, key)
             for page in pages(hits, FEW):
                 by_id = {hit.id: hit for hit in page}
-                for event in reader.visible(list(by_id)):
+                for event in filter(is_said, reader.visible(list(by_id))):
                     turn = _turn(reader, event)
                     length += len(turn.message.text)
                     yield turn, by_id[event.id]

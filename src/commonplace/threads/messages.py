@@ -24,8 +24,17 @@ from ..ledger.events import Event
 from ..ledger.printing import Readable
 
 ROLES = ("user", "assistant", "system", "developer", "tool", "function")
-ITEMS = {"function_call": "assistant", "function_call_output": "tool"}
-"""Items of OpenAI's responses that are no messages and yet part of the conversation, and whose they are."""
+INSTRUCTIONS = ("system", "developer")
+"""The roles of messages that instruct the model. Callers send them anew with every request, often changed."""
+ITEMS = (
+    "reasoning",
+    "compaction",
+    "item_reference",
+    "mcp_list_tools",
+    "mcp_approval_request",
+    "mcp_approval_response",
+)
+"""Items of OpenAI's responses that are no messages and yet part of the conversation, besides calls and outputs."""
 TEXTS = ("text", "input_text", "output_text")
 """The types of parts that are words."""
 TIMES = ("time", "created_at", "timestamp")
@@ -51,7 +60,7 @@ class NewMessage(msgspec.Struct, frozen=True):
     @property
     def payload(self) -> dict[str, Any]:
         """What its event holds."""
-        name = self.shape.get("name")
+        name = None if _is_item(self.shape) else self.shape.get("name")
         fields = {"id": self.id, "metadata": self.metadata, "name": name if isinstance(name, str) else None}
         return {"message": self.shape, **{field: value for field, value in fields.items() if value}}
 
@@ -121,12 +130,13 @@ def _checked(place: str, message: object) -> NewMessage:
     if isinstance(message, Message):
         own_id = None if message.id == message.event_id else message.id
         return NewMessage(message.shape, own_id, None, message.metadata)
+    if hasattr(message, "model_dump"):  # an object of the OpenAI or Anthropic client
+        message = message.model_dump(mode="json", exclude_none=True)
     if not isinstance(message, Mapping):
         raise BadInput(f"{place} is {shown(message)}: a message is a mapping with a role and content")
     shape = {str(field): value for field, value in message.items() if field not in BESIDE}
-    kind = shape.get("type", "message")
-    if kind in ITEMS and "role" not in shape:
-        _check_item(place, kind, shape)
+    if _is_item(shape):
+        _check_item(place, shape)
     else:
         _check_message(place, shape)
     metadata = message.get("metadata")
@@ -142,6 +152,12 @@ def _checked(place: str, message: object) -> NewMessage:
 
 def _check_message(place: str, shape: Mapping[str, Any]) -> None:
     role = shape.get("role")
+    if role is None and "type" in shape:
+        known = ", ".join(ITEMS)
+        raise BadInput(
+            f"{place}.type {shown(shape['type'])} is taken only with a role: items without one are calls (…_call), "
+            f"their outputs (…_output), {known}"
+        )
     if role not in ROLES:
         raise BadInput(f"{place}.role {shown(role)} is not a role: it is one of {', '.join(ROLES)}")
     if shape.get("name") is not None:
@@ -162,8 +178,20 @@ def _check_message(place: str, shape: Mapping[str, Any]) -> None:
             raise BadInput(f"{place}.tool_calls[{number}] is not a call: give id, type and function")
 
 
-def _check_item(place: str, kind: str, shape: Mapping[str, Any]) -> None:
-    for field in ("call_id", "name") if kind == "function_call" else ("call_id",):
+def _is_item(shape: Mapping[str, Any]) -> bool:
+    """Whether this is an item of OpenAI's responses that has no role."""
+    kind = shape.get("type")
+    return (
+        "role" not in shape
+        and isinstance(kind, str)
+        and (kind in ITEMS or kind.endswith(("_call", "_output")))
+    )
+
+
+def _check_item(place: str, shape: Mapping[str, Any]) -> None:
+    kind = shape["type"]
+    needed = {"function_call": ("call_id", "name"), "function_call_output": ("call_id",)}
+    for field in needed.get(kind, ()):
         if not isinstance(shape.get(field), str):
             raise BadInput(f"{place}.{field} {shown(shape.get(field))} is not text: a {kind} needs it")
 
@@ -249,7 +277,14 @@ def with_data(value: Any, blob: Callable[[str], bytes | None]) -> Any:
 
 
 def role_of(shape: Mapping[str, Any]) -> str:
-    return str(shape.get("role") or ITEMS.get(str(shape.get("type")), "user"))
+    if _is_item(shape):
+        return "tool" if shape["type"].endswith("_output") else "assistant"
+    return str(shape.get("role") or "user")
+
+
+def instructs(shape: Mapping[str, Any]) -> bool:
+    """Whether a message is an instruction for the model, and not a turn of the conversation."""
+    return role_of(shape) in INSTRUCTIONS
 
 
 def words_of_message(shape: Mapping[str, Any]) -> str:
@@ -261,8 +296,9 @@ def _words(shape: Mapping[str, Any]) -> Iterator[str]:
     kind, content = shape.get("type"), shape.get("content")
     if kind == "function_call":
         yield _call(shape.get("name"), shape.get("arguments"))
-    elif kind == "function_call_output":
-        yield from _words_of_parts(shape.get("output"))
+    elif _is_item(shape):
+        said = shape.get("output")
+        yield from _words_of_parts(said) if said else () if kind == "reasoning" else (f"[{kind}]",)
     yield from _words_of_parts(content)
     if isinstance(shape.get("refusal"), str):
         yield shape["refusal"]
@@ -294,12 +330,20 @@ def _words_of_part(part: Mapping[str, Any]) -> Iterator[str]:
         yield str(part.get("text", ""))
     elif kind == "refusal":
         yield str(part.get("refusal", ""))
-    elif kind == "tool_use":
+    elif kind.endswith("tool_use"):
         yield _call(part.get("name"), part.get("input"))
     elif kind == "tool_result":
         yield from _words_of_parts(part.get("content"))
+    elif kind == "document" and isinstance(text := _text_of_document(part), str):
+        yield text
     elif "thinking" not in kind:  # what a model thought is kept, and nobody's words
         yield f"[{kind.removesuffix('_url')}]"
+
+
+def _text_of_document(part: Mapping[str, Any]) -> object:
+    """The words of a document that was given as plain text; None of any other."""
+    source = part.get("source")
+    return source.get("data") if isinstance(source, Mapping) and source.get("type") == "text" else None
 
 
 def _call(name: object, arguments: object) -> str:
@@ -313,8 +357,18 @@ def _call(name: object, arguments: object) -> str:
 
 def fingerprint_of(shape: Mapping[str, Any], time_us: int | None) -> str:
     """What is the same for two messages that say the same at the same time, if one is known. Blobs count by their
-    content."""
-    return sha256(canonical([shape, time_us])).hexdigest()[:24]
+    content; fields that are None do not count, and one part of text counts as the text."""
+    return sha256(canonical([_comparable(shape), time_us])).hexdigest()[:24]
+
+
+def _comparable(shape: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {field: value for field, value in shape.items() if value is not None}
+    parts = fields.get("content")
+    if isinstance(parts, list | tuple) and len(parts) == 1:
+        part = parts[0]
+        if isinstance(part, Mapping) and part.get("type") in TEXTS and part.keys() == {"type", "text"}:
+            fields["content"] = part["text"]
+    return fields
 
 
 def new_from(there: list[str], incoming: list[str]) -> int:
