@@ -833,7 +833,7 @@ def test_an_empty_list_says_so_and_what_to_do_next(cli: Cli) -> None:
     cli("init")
     assert (
         cli("memory", "list").out
-        == "nothing is remembered yet: `commonplace remember TEXT` keeps something\n"
+        == "nothing that matches is remembered: `commonplace remember TEXT` keeps something\n"
     )
     for command in (
         ["runs", "list"],

@@ -55,7 +55,7 @@ def test_a_thread_for_people(cli: Cli, model_server: ModelServer, tmp_path: Path
     assert "added a message of Alice: I am allergic" in cli("log").out
     assert cli("thread", "summary", "support-17").out.strip() == "there is no summary yet"
     learned = cli("thread", "learn", "support-17", "--url", model_server.url, "--model", "m")
-    assert "2 proposals wait in the inbox" in learned.out
+    assert "2 proposals in the inbox" in learned.out
     assert cli("thread", "summary", "support-17", "--url", model_server.url).code == 1
     cli("thread", "add", "support-17", stdin=json.dumps({"role": "user", "content": "more"}))
     model_server.status = 500

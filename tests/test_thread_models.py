@@ -34,7 +34,7 @@ def test_a_model_proposes_and_a_person_decides(book: Book, model_server: ModelSe
     ids = thread.add(TURNS).ids
     learned = thread.learn(endpoint(model_server.url, "small", key="k-1"))
     assert (learned.first, learned.upto, learned.left) == (1, 3, 0)
-    assert str(learned) == "messages 1 to 3 read: 2 proposals wait in the inbox"
+    assert str(learned) == "messages 1 to 3 read: 2 proposals in the inbox"
     assert model_server.keys == ["Bearer k-1"]
     first, second = book.inbox().proposals
     assert (first.text, first.status) == ("Alice is allergic to peanuts", "held")
@@ -64,7 +64,7 @@ def test_learning_again_proposes_nothing_twice(book: Book) -> None:
 
     assert len(thread.learn(model).item_ids) == 1
     again = thread.learn(model)
-    assert str(again) == "no new messages: 0 proposals wait in the inbox"
+    assert str(again) == "no new messages: 0 proposals in the inbox"
     assert len(asked) == 1
     thread.add({"role": "user", "content": "Peanuts, remember!", "name": "Alice"})
     (result,) = thread.learn(model).proposals
@@ -159,7 +159,7 @@ def test_a_server_that_fails(book: Book, model_server: ModelServer) -> None:
             thread.learn(endpoint(model_server.url, "small"))
     model_server.raw, model_server.drips = None, True
     begun = time.monotonic()
-    with pytest.raises(ModelFailed, match=r"cannot be reached in 0.2 seconds"):
+    with pytest.raises(ModelFailed, match=r"did not answer within 0.2 seconds"):
         thread.learn(endpoint(model_server.url, "small", timeout=0.2))
     assert time.monotonic() - begun < 5
     with pytest.raises(ModelFailed, match="cannot be reached"):

@@ -103,7 +103,11 @@ SHAPES: list[dict[str, Any]] = [
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}]},
     {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"},
     {"type": "function_call_output", "call_id": "c1", "output": "rain"},
+    {"type": "reasoning", "summary": [], "encrypted_content": "gAAA"},
+    {"type": "web_search_call", "status": "completed"},
     {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It rains."}]},
+    {"role": "user", "content": [
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Grilled sardines"}}]},
 ]  # fmt: skip
 
 
@@ -122,6 +126,18 @@ def test_every_shape_comes_back_as_it_went_in(book: Book) -> None:
     raw = json.dumps([event.payload for event in book.events(kinds=["thread.message"])])
     assert PIXEL not in raw
     assert PIXEL not in thread.context("what is this?").text
+
+
+def test_message_objects_of_clients_are_taken(book: Book) -> None:
+    class ClientMessage:
+        def model_dump(self, **_how: Any) -> dict[str, Any]:
+            return {"role": "assistant", "content": "It rains."}
+
+    thread = book.thread("t")
+    thread.add(
+        [{"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"}, ClientMessage()]
+    )
+    assert str(thread.messages()) == "#1 assistant: [calls weather({})]\n#2 assistant: It rains."
 
 
 @pytest.mark.parametrize(
@@ -159,7 +175,7 @@ def test_sending_the_history_again_adds_what_is_new(book: Book) -> None:
     thread.add([ALLERGY, NOTED])
     again = thread.add([ALLERGY, NOTED, {"role": "user", "content": "What can I eat?"}])
     assert (again.added, again.repeated) == (1, 2)
-    assert "1 messages added, 2 were there already" in str(again)
+    assert "1 message added, 2 were there already" in str(again)
     window = thread.add([NOTED, {"role": "user", "content": "What can I eat?"}, NOTED])
     assert (window.added, window.repeated) == (1, 2)
     assert said(book) == ["I am allergic to peanuts", "Noted!", "What can I eat?", "Noted!"]
@@ -486,6 +502,41 @@ def test_an_erased_message_is_gone_and_does_not_come_back(book: Book) -> None:
     book.rebuild()
     assert book.thread("support-17").messages() == before
     assert [hit.content for hit in book.search("peanuts")] == ["Noted!"]
+
+
+@pytest.mark.spec("L10", "L5")
+def test_what_is_sent_in_the_place_of_the_last_message_that_was_erased_is_withheld(book: Book) -> None:
+    """It may be what was erased: nothing is left of that to compare with."""
+    thread = book.thread("support-17")
+    secret, other = ({"role": "user", "content": text} for text in ("My code is 1234", "Where are you?"))
+    book.erase(thread.add([NOTED, secret]).ids[1])
+    again = thread.add([NOTED, secret, {"role": "assistant", "content": "Thanks!"}])
+    assert (again.added, again.repeated, again.withheld) == (1, 2, 1)
+    assert "give an id to what is new" in str(again)
+    assert said(book) == ["Noted!", "Thanks!"]
+    book.erase(again.ids[2])
+    assert thread.add([NOTED, secret, {**other, "id": "m4"}]).withheld == 1
+    assert thread.add(other).added == 1  # a message by itself is new
+    assert said(book) == ["Noted!", "Where are you?", "Where are you?"]
+
+
+@pytest.mark.spec("L10", "3.11")
+def test_nobody_refers_to_what_others_keep(book: Book) -> None:
+    """A digest that is known or guessed gives nothing, and keeps nothing from being erased."""
+    image = {
+        "role": "user",
+        "content": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}],
+    }
+    alice, bob = (book.as_actor("bot", scope=f"users/{user}").thread("t") for user in ("alice", "bob"))
+    ids = bob.add(image).ids
+    (reference,) = bob.messages().as_dicts()
+    for message in (reference, bob.messages()[0]):
+        with pytest.raises(BadInput, match="refers to a blob"):
+            alice.add(message)
+    assert bob.context().messages == [image]  # as an API takes it
+    assert alice.add(bob.messages(inline=True)).added == 1
+    book.erase(ids)
+    assert alice.messages(inline=True).as_dicts() == [image]
 
 
 @pytest.mark.spec("L10")

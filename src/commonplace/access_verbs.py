@@ -81,9 +81,9 @@ class Access:
         """Grant rights to an actor, a role ("role:qa") or everybody ("*"). Needs the right `grant`. Fields that are not
         named stay as they were; with `replace` they are reset.
 
-        `tiers` maps memory tiers to none, read or read_write; `may_emit` lists the kinds it may record and `sees` kinds
-        of others that it may see, with `*` for any ending; `acts` are rights to do something out of the ordinary;
-        `ceiling` is the highest sensitivity of others' events that it may see.
+        `tiers` maps memory tiers to none, read or read_write. `may_emit` are the kinds that it may record, with `*` for
+        any ending. `acts` are rights to do something out of the ordinary. `ceiling` is the highest sensitivity of
+        others' events that it may see.
 
         `scopes` maps scopes (users/alice) to none, read or read_write, for what lies below them, too; a list means
         read_write; `/` is what belongs to no scope. Scopes that are not named keep what was granted; an actor that was

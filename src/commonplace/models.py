@@ -59,7 +59,9 @@ def endpoint(url: str, model: str, *, key: str | None = None, timeout: float = 6
             raise ModelFailed(f"{place} answered {error.code} ({said}): check URL, model and key") from error
         except OSError as error:
             raise ModelFailed(
-                f"{place} cannot be reached in {timeout:g} seconds ({error}): start it, or wait longer with timeout"
+                f"{place} did not answer within {timeout:g} seconds: start it, or wait longer with timeout"
+                if isinstance(getattr(error, "reason", error), TimeoutError)
+                else f"{place} cannot be reached ({error}): start it, or check the URL"
             ) from error
         except (msgspec.MsgspecError, ValueError, IndexError) as error:
             raise ModelFailed(

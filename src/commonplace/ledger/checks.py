@@ -169,8 +169,12 @@ def is_unicode(text: str) -> bool:
 
 def to_us(field: str, moment: object) -> int:
     """Microseconds since 1970 of a datetime that knows its timezone."""
-    if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise BadInput(f"{field} {shown(moment)} is not a datetime with a timezone: add tzinfo=UTC")
+    if not isinstance(moment, datetime):
+        raise BadInput(
+            f"{field} {shown(moment)} is not a datetime, such as datetime(2027, 1, 31, tzinfo=UTC)"
+        )
+    if moment.tzinfo is None:
+        raise BadInput(f"{field} {moment.isoformat()} is a datetime without a timezone: add tzinfo=UTC")
     us = (moment - _EPOCH) // _MICROSECOND
     if not _EARLIEST <= us <= _LATEST:
         raise BadInput(f"{field} {moment.isoformat()} lies outside the years 1 to 9999 of UTC")

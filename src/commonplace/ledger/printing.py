@@ -25,6 +25,11 @@ def more_than(limit: int, what: str) -> LeftOut:
     return LeftOut(f"more {what}", f"only {limit} were asked for: after=cursor gives the next")
 
 
+def plural(count: int, noun: str) -> str:
+    """A count and its noun: "1 message", "1,200 messages"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 class Readable:
     """An answer that prints as a person would read it, also in a list: `<Task Write the labels (pending)>`."""
 

@@ -55,8 +55,12 @@ ROOT: Path = ("/",)
 
 def parsed(scope: object) -> Path:
     """The path that a text such as `users/alice` names. Raises BadInput."""
+    if scope == "/":
+        raise BadInput(
+            "the scope '/' is the root, which is only named to read it: leave scope out to act there"
+        )
     if not isinstance(scope, str) or not scope:
-        raise BadInput(f"scope {shown(scope)} is not a path of names: give one, such as 'users/alice'")
+        raise BadInput(f"scope {shown(scope)} is not a path of names: give one text, such as 'users/alice'")
     path = tuple(_part(scope, part) for part in unicodedata.normalize("NFC", scope).split("/"))
     if len(path) > MOST_PARTS or sum(map(len, path)) > MOST_CHARACTERS:
         raise BadInput(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from inspect import signature
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -182,7 +182,8 @@ def _checked_entries(
 
 def _time(name: str, text: str) -> datetime:
     try:
-        return datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     except ValueError:
         raise BadInput(f"{name} {shown(text)} is not a time such as 2026-01-31T09:30:00Z") from None
 

@@ -267,15 +267,15 @@ class Memory:
         **unknown: Never,
     ) -> ItemList:
         """The items that match every filter, oldest first, as of `at`: all of them, or a page of `limit` items with a
-        cursor for the next. `status` None: also held, superseded, archived, dropped and forgotten ones. Items that have
-        expired are listed, and marked where the list is printed; `valid_at` leaves them out. Metadata is compared by
-        type: with a value, or with gt, gte, lt, lte, ne, in and exists, as in `{"seats": {"gte": 5}}`. Raises BadInput
-        for a filter that there is not, and for a field of metadata that no item has which this actor may see.
+        cursor for the next. With status=None, held, superseded, archived, dropped and forgotten ones are among them.
+        Items that have expired are listed, and marked where the list is printed. Metadata is compared by type: with a
+        value, or with gt, gte, lt, lte, ne, in and exists, as in `{"seats": {"gte": 5}}`. Raises BadInput for a filter
+        that there is not, and for a field of metadata that no item has which this actor may see.
 
         `kind` is fact, note, procedure or episode. `core` is the core that they belong to. `repository` is whether to
         list only facts of the repository, or only others. `status` is live, held, superseded, archived, dropped or
-        forgotten. `until` is the time before which they were recorded. `valid_at` is a time at which they hold. `after`
-        is the cursor of the page before."""
+        forgotten. `until` is the time before which they were recorded. `valid_at` is a time at which they hold: those
+        that have expired then are left out. `after` is the cursor of the page before."""
         check_known("memory.list", unknown, (*FILTERS, "status", "valid_at", "limit", "after", "at", "scope"))
         only = item_filter(
             kind=kind, key=key, tags=tags, agent=agent, core=core, repository=repository, category=category,

@@ -621,13 +621,16 @@ def _threads(_shell: Shell, threads: Any) -> Human:
     rows = [
         [
             info.name,
+            info.scope,
             f"{info.messages:,}",
             f"{info.last_at or info.opened_at:%Y-%m-%d %H:%M}",
             id_cell(info.id),
         ]
         for info in threads
     ]
-    yield from table(rows, "thread", "messages", "last", "id") if rows else lines(EMPTY["threads.list"])
+    yield from (
+        table(rows, "thread", "scope", "messages", "last", "id") if rows else lines(EMPTY["threads.list"])
+    )
     yield from _rest_of_list(threads)
 
 
@@ -734,7 +737,7 @@ RENDER: dict[str, Render] = {
 """How each answer looks, by the verb's path or by its type; `[…]` is a list of them."""
 
 EMPTY = {
-    "memory.list": "nothing is remembered yet: `commonplace remember TEXT` keeps something",
+    "memory.list": "nothing that matches is remembered: `commonplace remember TEXT` keeps something",
     "memory.long_term": "MEMORY.md is empty: what is remembered with --shared stands there",
     "memory.held": "nothing is held",
     "memory.disputes": "nothing is disputed",

@@ -163,7 +163,7 @@ def _shown_items(event: _Payload) -> str:
 SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "agent.spoke": lambda event: f"said: {event['text']}" if event["text"] else "",
     "agent.thought": lambda event: f"thought: {event['text']}" if event["text"] else "",
-    "scope.named": lambda event: f"named the scope {'/'.join(event['path'])}",
+    "scope.named": lambda event: f"named the scope {'/'.join(event.payload.get('path', ()))}",
     "thread.opened": lambda event: f"began the conversation {event['name']}",
     "thread.message": _said,
     "thread.summarized": lambda event: f"summarized a conversation: {event['text']}",

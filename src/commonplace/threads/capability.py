@@ -7,7 +7,7 @@ name can be erased. A message carries the key as its `session_id` and its number
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from itertools import dropwhile, islice
 from typing import Any
 
 import msgspec
@@ -24,7 +24,7 @@ from ..ledger.views import Capability, Kind, View
 from ..memory.capability import MEMORY
 from ..memory.judging import decide_remember
 from ..memory.requests import Remember, RememberResult
-from .messages import fingerprint_of, instructs, new_from, words_of_message
+from .messages import BY_ID, fingerprint_of, instructs, new_from, words_of_message
 
 OPENED, MESSAGE, SUMMARIZED, LEARNED = (
     "thread.opened",
@@ -52,11 +52,13 @@ class AddMessages(msgspec.Struct, frozen=True):
 
 
 class MessagesAdded(msgspec.Struct, frozen=True):
-    """What became of messages: the event of each, and of which of them nothing was added."""
+    """What became of messages: the event of each, and how many were not added, because they are there already or stand
+    where one was erased."""
 
     thread: str
     ids: tuple[str, ...]
     repeated: int
+    withheld: int = 0
 
 
 class Summarized(msgspec.Struct, frozen=True):
@@ -105,6 +107,7 @@ def decide_add(overlay: Overlay, request: AddMessages) -> MessagesAdded | Denied
         )
         key = overlay.emit(opening).id
     there = {} if request.continues else _at_the_end(overlay, key, request.drafts)
+    known = sum(1 for _ in dropwhile(lambda row: not row[1], reversed(list(there.values()))))
     overlay.prefetch(
         ("threads.ids", (key, each.payload["id"])) for each in request.drafts if "id" in each.payload
     )
@@ -124,7 +127,9 @@ def decide_add(overlay: Overlay, request: AddMessages) -> MessagesAdded | Denied
         else:
             number, added = number + 1, added + 1
             ids.append(overlay.emit(replace(message, session_id=key, turn=number)).id)
-    return MessagesAdded(key, tuple(ids), repeated)
+    # Before the last one that is known for sure, an erased message is known by its place. After it, a new message may
+    # stand there, and nothing is left by which to tell: what was erased must not come back.
+    return MessagesAdded(key, tuple(ids), repeated, len(there) - known)
 
 
 def _at_the_end(overlay: Overlay, key: str, drafts: Sequence[Draft]) -> dict[int, Any]:
@@ -166,7 +171,7 @@ def _content(payload: dict[str, Any], time_us: int | None) -> str:
 
 def _token(payload: dict[str, Any], time_us: int | None) -> str:
     """By what a message is known again: its id, or else what it says."""
-    return f"id {payload['id']}" if "id" in payload else _content(payload, time_us)
+    return f"{BY_ID}{payload['id']}" if "id" in payload else _content(payload, time_us)
 
 
 def decide_summarized(overlay: Overlay, request: Summarized) -> Event | Denied:
@@ -218,7 +223,7 @@ def _fold_message(_key: Key, _before: Any, event: Event) -> list[Any]:
     is right."""
     payload = event.payload
     if "message" not in payload:
-        token = f"id {payload['id']}" if "id" in payload else ""
+        token = f"{BY_ID}{payload['id']}" if "id" in payload else ""
         return [event.id, token, "", "instructs" in payload]
     content = _content(payload, event.occurred_us)
     return [event.id, _token(payload, event.occurred_us), content, instructs(payload["message"])]

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from ..errors import ModelFailed
-from ..ledger.printing import Readable
+from ..ledger.printing import Readable, plural
 from ..memory.remember import Asked, checked_content, judge
 from ..memory.requests import Remember, RememberResult
 from ..models import Model, answer_of
@@ -79,13 +79,14 @@ class Learned(Readable, msgspec.Struct, frozen=True):
     @property
     def item_ids(self) -> tuple[str, ...]:
         """The items that wait for `resolve`."""
-        return tuple(result.item_id for result in self.proposals if result.item_id and result.held)
+        ids = (result.item_id for result in self.proposals if result.item_id and result.held)
+        return tuple(dict.fromkeys(ids))
 
     def __str__(self) -> str:
         read = f"messages {self.first} to {self.upto} read" if self.upto else "no new messages"
-        waiting = len(self.item_ids)
+        waiting = plural(len(self.item_ids), "proposal")
         left = f"; {self.left} are left for the next call" if self.left else ""
-        return f"{read}: {waiting} proposals wait in the inbox{left}"
+        return f"{read}: {waiting} in the inbox{left}"
 
 
 def turns_as_data(messages: Sequence[Message], mark_too: Sequence[str] = ()) -> str:

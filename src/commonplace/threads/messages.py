@@ -42,6 +42,8 @@ BESIDE = ("id", "metadata", *TIMES)
 """What a message says about itself. It is kept beside its shape, because APIs do not take it back."""
 WITHOUT_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
 """A message with one of these may have no content."""
+BY_ID = "id "
+"""How the token of a message begins that is known by its id; all others are fingerprints."""
 LONGEST_CALL = 500
 """How many characters of a tool's arguments are words of a message."""
 
@@ -129,7 +131,7 @@ def checked_messages(messages: object) -> list[NewMessage]:
 def _checked(place: str, message: object) -> NewMessage:
     if isinstance(message, Message):
         own_id = None if message.id == message.event_id else message.id
-        return NewMessage(message.shape, own_id, None, message.metadata)
+        message = {**message.shape, "id": own_id, "metadata": message.metadata}
     if hasattr(message, "model_dump"):  # an object of the OpenAI or Anthropic client
         message = message.model_dump(mode="json", exclude_none=True)
     if not isinstance(message, Mapping):
@@ -242,6 +244,11 @@ def _time(place: str, message: Mapping[str, Any]) -> int | None:
 def _with_blobs(place: str, field: str, value: Any, around: Mapping[str, Any]) -> Any:
     """A value of a message in which bytes that are written in base64 are blobs."""
     if isinstance(value, Mapping):
+        if BLOB_REF in value:  # it would show what others keep to those who know or guess its digest
+            raise BadInput(
+                f"{place} refers to a blob of the book: send the bytes themselves in base64, as "
+                "messages(inline=True) gives them"
+            )
         return {
             str(name): _with_blobs(f"{place}.{name}", str(name), inner, value)
             for name, inner in value.items()
@@ -373,13 +380,17 @@ def _comparable(shape: Mapping[str, Any]) -> dict[str, Any]:
 
 def new_from(there: list[str], incoming: list[str]) -> int:
     """From which place on a list of messages is new to a thread that ends with `there`: after the longest beginning of
-    the list that the thread ends with. Messages are compared by their fingerprints; an empty one, of a message that was
-    erased, is like any other, so at least one has to be there in full."""
+    the list that the thread ends with. Messages are compared by their tokens: ids, or fingerprints. An empty one, of a
+    message without an id that was erased, may be any message without one, so at least one has to be there in full."""
     for length in range(min(len(there), len(incoming)), 0, -1):
         pairs = list(zip(there[-length:], incoming[:length], strict=True))
-        if all(not old or old == new for old, new in pairs) and any(old for old, _ in pairs):
+        if all(_may_be(old, new) for old, new in pairs) and any(old for old, _ in pairs):
             return length
     return 0
+
+
+def _may_be(old: str, new: str) -> bool:
+    return old == new if old else not new.startswith(BY_ID)
 
 
 # a conversation in a file

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
@@ -16,7 +16,7 @@ from ..errors import BadInput, NotFound, shown
 from ..files.safe import new_file
 from ..ledger.checks import check_name, check_path, check_whole, from_us
 from ..ledger.events import Draft, Event, draft
-from ..ledger.printing import LeftOut, Listing, Readable, more_than
+from ..ledger.printing import LeftOut, Listing, Readable, more_than, plural
 from ..ledger.reader import ViewReader, pages
 from ..ledger.scopes import name_of, scope_of
 from ..memory.items import texts_in
@@ -46,15 +46,24 @@ MessageOrId = Message | str | int
 
 class AddedMessages(Readable, msgspec.Struct, frozen=True):
     """What `add` did: the id of each message's event in the order of the list, how many were added, and how many were
-    in the thread already."""
+    in the thread already. `withheld` of these stand where the last messages were erased: they were not added, because
+    they may be what was erased. Give them an id if they are new."""
 
     ids: tuple[str, ...]
     added: int
     repeated: int
+    withheld: int = 0
 
     def __str__(self) -> str:
-        there = f", {self.repeated} were there already" if self.repeated else ""
-        return f"{self.added} messages added{there}"
+        there = self.repeated - self.withheld
+        parts = [f"{plural(self.added, 'message')} added"]
+        parts += [f"{there} {'was' if there == 1 else 'were'} there already"] if there else []
+        parts += (
+            [f"{self.withheld} not added, where messages were erased (give an id to what is new)"]
+            if self.withheld
+            else []
+        )
+        return ", ".join(parts)
 
 
 class Messages(Listing[Message], msgspec.Struct, frozen=True):
@@ -90,7 +99,7 @@ class ThreadInfo(Readable, msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         last = f", the last at {self.last_at:%Y-%m-%d %H:%M}" if self.last_at else ""
         scope = f" in {self.scope}" if self.scope else ""
-        return f"{self.name or self.id}{scope}: {self.messages} messages{last}"
+        return f"{self.name or self.id}{scope}: {plural(self.messages, 'message')}{last}"
 
 
 class ThreadList(Listing[ThreadInfo], msgspec.Struct, frozen=True):
@@ -124,7 +133,7 @@ class Thread:
             return thread_key(now, self.name)
 
     @verb
-    def add(self, messages: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> AddedMessages:
+    def add(self, messages: Mapping[str, Any] | Message | Iterable[Any]) -> AddedMessages:
         """Add a message or a list of messages, in the shapes of OpenAI's and Anthropic's APIs or as plain role and
         content, with `name`, `time`, `id` and `metadata` where they are known.
 
@@ -136,15 +145,16 @@ class Thread:
         incoming = checked_messages(messages)
         settings = session.settings()
         drafts = [self._draft(settings, place, message) for place, message in enumerate(incoming)]
-        ids, repeated, continues = list[str](), 0, False
+        ids, repeated, withheld, continues = list[str](), 0, 0, False
         while drafts:
             part = tuple(drafts[:AT_ONCE] if continues else drafts)  # the first compares the whole list
             request = AddMessages(session.actor, session.run, self.name, part, AT_ONCE, continues)
             answer: MessagesAdded = session.submit("threads.add", request, "add messages")
             ids += answer.ids
             repeated += answer.repeated
+            withheld += answer.withheld
             drafts, continues = drafts[len(answer.ids) :], True
-        return AddedMessages(tuple(ids), len(ids) - repeated, repeated)
+        return AddedMessages(tuple(ids), len(ids) - repeated, repeated, withheld)
 
     def _draft(self, settings: Settings, place: int, message: NewMessage) -> Draft:
         payload = message.payload
@@ -159,10 +169,14 @@ class Thread:
         if role_of(message.shape) in ("tool", "function"):
             labels["trust"] = "low"
         time = None if message.time_us is None else from_us(message.time_us)
-        return draft(
-            MESSAGE, actor=self._session.actor, payload=payload, run_id=self._session.run, labels=labels,
-            occurred_at=time,
-        )  # fmt: skip
+        try:
+            return draft(
+                MESSAGE, actor=self._session.actor, payload=payload, run_id=self._session.run, labels=labels,
+                occurred_at=time,
+            )  # fmt: skip
+        except BadInput as error:
+            error.args = (f"messages[{place}]: {error}",)
+            raise
 
     @verb
     def messages(
