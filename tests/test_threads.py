@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import commonplace
 from commonplace import BadInput, Book, Conflict, Denied, NotFound
-from commonplace.threads.messages import new_from
+from commonplace.threads.messages import overlap
 
 ALLERGY = {"role": "user", "content": "I am allergic to peanuts"}
 NOTED = {"role": "assistant", "content": "Noted!"}
@@ -264,11 +264,11 @@ def test_any_series_of_windows_gives_the_history_once(history: list[str], cuts: 
 
 @given(there=WORDS, new=WORDS)
 def test_alignment_is_the_longest_end_that_is_a_beginning(there: list[str], new: list[str]) -> None:
-    length = new_from(there, new)
-    assert not length or there[-length:] == new[:length]
+    start, length = overlap(there, new)
+    assert there[start:] == new[:length]
     longer = range(length + 1, min(len(there), len(new)) + 1)
     assert not any(there[-size:] == new[:size] for size in longer)
-    assert new_from(there + new[length:], new) == len(new)
+    assert overlap(there + new[length:], new)[1] == len(new)
 
 
 # the context of the next turn

@@ -24,7 +24,7 @@ from ..ledger.views import Capability, Kind, View
 from ..memory.capability import MEMORY
 from ..memory.judging import decide_remember
 from ..memory.requests import Remember, RememberResult
-from .messages import BY_ID, fingerprint_of, instructs, new_from, words_of_message
+from .messages import BY_ID, fingerprint_of, instructs, overlap, words_of_message
 
 OPENED, MESSAGE, SUMMARIZED, LEARNED = (
     "thread.opened",
@@ -32,6 +32,9 @@ OPENED, MESSAGE, SUMMARIZED, LEARNED = (
     "thread.summarized",
     "thread.learned",
 )
+
+MOST_ERASED = 100
+"""How many messages at the end of a thread may have been erased so that the messages before them are looked at."""
 
 TEAM = {"audience": "team", "sensitivity": "private"}
 """Everybody who may read the thread's scope sees it, up to their ceiling."""
@@ -137,9 +140,9 @@ def _at_the_end(overlay: Overlay, key: str, drafts: Sequence[Draft]) -> dict[int
     turns = [place for place, each in enumerate(drafts) if not instructs(each.payload["message"])]
     tokens = [_token(drafts[place].payload, drafts[place].occurred_at) for place in turns]
     rows = (row for _, row in overlay.each("threads.messages", key, reverse=True) if not row[3])
-    last = list(islice(rows, len(tokens)))[::-1]
-    length = new_from([row[1] for row in last], tokens)
-    return dict(zip(turns[:length], last[len(last) - length :], strict=True))
+    last = list(islice(rows, len(tokens) + MOST_ERASED))[::-1]
+    start, length = overlap([row[1] for row in last], tokens)
+    return dict(zip(turns[:length], last[start : start + length], strict=True))
 
 
 def _instruction(overlay: Overlay, key: str, message: Draft) -> Any:

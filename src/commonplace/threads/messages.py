@@ -378,15 +378,20 @@ def _comparable(shape: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def new_from(there: list[str], incoming: list[str]) -> int:
-    """From which place on a list of messages is new to a thread that ends with `there`: after the longest beginning of
-    the list that the thread ends with. Messages are compared by their tokens: ids, or fingerprints. An empty one, of a
-    message without an id that was erased, may be any message without one, so at least one has to be there in full."""
-    for length in range(min(len(there), len(incoming)), 0, -1):
-        pairs = list(zip(there[-length:], incoming[:length], strict=True))
-        if all(_may_be(old, new) for old, new in pairs) and any(old for old, _ in pairs):
-            return length
-    return 0
+def overlap(there: list[str], incoming: list[str]) -> tuple[int, int]:
+    """Where the thread holds the beginning of a list of messages: from which place on, and how many of them. It is the
+    longest beginning that the thread ends with. Messages are compared by their tokens: ids, or fingerprints. An empty
+    one, of a message without an id that was erased, may be any message without one, so at least one has to be there in
+    full; and erased messages at the very end may be missing from the list."""
+    end = len(there)
+    while True:
+        for length in range(min(end, len(incoming)), 0, -1):
+            pairs = list(zip(there[end - length : end], incoming[:length], strict=True))
+            if all(_may_be(old, new) for old, new in pairs) and any(old for old, _ in pairs):
+                return end - length, length
+        if not end or there[end - 1]:
+            return len(there), 0
+        end -= 1
 
 
 def _may_be(old: str, new: str) -> bool:
