@@ -125,7 +125,7 @@ def many_beside_mem0(scale: float) -> Iterator[Figure]:
         book.memory.configure(embedder="static")
         vectors = embedder_of("static")
         ada, mem0 = book.as_actor("ada"), theirs(where, ForMem0(vectors), width(vectors))
-        # The first call of each loads models; without a network mem0 waits 39 s for one that it then does without.
+        # The first call of each loads what it needs.
         mem0.add(sentence(rng), user_id="ada", infer=False)
         mem0.search(sentence(rng), filters={"user_id": "ada"}, top_k=1)
         ada.memory.add_many([{"text": sentence(rng), "override": AT_RANDOM}])

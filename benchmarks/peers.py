@@ -1,7 +1,6 @@
 """Other memories, given the same texts and the same vectors, to be asked the same questions.
 
-Both are used as they come, without a language model. mem0 gets the encoder for its keyword search with stopwords of
-ours, since it would download its own.
+Both are used as they come, without a language model.
 """
 
 from __future__ import annotations
@@ -58,7 +57,8 @@ def stub(dimensions: int) -> Any:
 
 
 def theirs(where: Path, embedder: Any = None, dimensions: int = DIMENSIONS) -> Any:
-    """mem0 as it comes, on its usual vector store in a folder, with another embedder, or a stub in place of one."""
+    """mem0 as it comes, on its usual vector store in a folder, with another embedder, or a stub in place of one. The
+    encoder of its keyword search, which it would download, is made here, with stop words of ours."""
     os.environ.setdefault("OPENAI_API_KEY", "unused")
     os.environ["MEM0_TELEMETRY"] = "False"
     os.environ["MEM0_DIR"] = str(where / "mem0")
@@ -72,6 +72,11 @@ def theirs(where: Path, embedder: Any = None, dimensions: int = DIMENSIONS) -> A
         }
     )
     memory.embedding_model = embedder or stub(dimensions)
+    from fastembed import SparseTextEmbedding  # type: ignore[import-not-found,unused-ignore]
+
+    memory.vector_store._bm25_encoder = SparseTextEmbedding(
+        "Qdrant/bm25", specific_model_path=str(where), stopwords=set(STOPWORDS)
+    )
     return memory
 
 
@@ -91,11 +96,6 @@ class ForMem0:
 def mem0(texts: dict[str, str], open_until: ExitStack, embedder: Embedder) -> Find:
     where = Path(open_until.enter_context(folder(None)))
     memory = theirs(where, ForMem0(embedder), width(embedder))
-    from fastembed import SparseTextEmbedding  # type: ignore[import-not-found,unused-ignore]
-
-    memory.vector_store._bm25_encoder = SparseTextEmbedding(
-        "Qdrant/bm25", specific_model_path=str(where), stopwords=set(STOPWORDS)
-    )
     open_until.callback(memory.vector_store.client.close)
     for id, text in texts.items():
         memory.add(text, user_id="us", infer=False, metadata={"turn": id})

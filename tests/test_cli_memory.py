@@ -153,7 +153,8 @@ def test_the_same_for_people(cli: Cli, tmp_path: Path) -> None:
     assert "Tea is served" in cli("search", "tea", *book).out
     told = cli("search", "tea", "--mode", "keyword", "--tier", "episodic", *book).out
     assert "left out: episodic" in told
-    asks = cli("forget", "--key", "nothing", *book)
+    assert cli("forget", "--key", "nothing", *book).out.startswith("nothing matches")
+    asks = cli("forget", "--kind", "note", *book)
     assert (asks.code, "--yes" in asks.err) == (1, True)
     assert cli("memory", "core", "none", *book).code == 1
     assert "no section" in cli("documents", "add-to-session", "x", "y", "--section", "z", *book).err

@@ -130,6 +130,8 @@ class Memory:
 
         `why` is the reason that is recorded."""
         item = self.get(id)
+        if not fields:
+            raise BadInput("nothing to change was given: name a field and its new value, such as text='…'")
         settings = self.settings()
         content, secrets, _ = without_secrets_as_set(settings, _revised(item, fields), None)
         if secrets and settings.secrets == "reject":

@@ -15,6 +15,7 @@ from msgspec import to_builtins
 
 from ..errors import BadInput, CommonplaceError
 from ..ledger.checks import iso
+from ..ledger.printing import plural
 from ..verbs import Verb
 from .draw import MADE_ID, Human, cut, id_cell, lines, page, short, table, width
 from .sentences import sentence
@@ -487,6 +488,10 @@ def _sentences(_shell: Shell, answer: Any) -> Human:
     return lines(*str(answer).splitlines())
 
 
+def _written(_shell: Shell, count: int) -> Human:
+    return lines(f"{plural(count, 'record')} written")
+
+
 def _purged(_shell: Shell, report: Any) -> Human:
     rows = [*(("done", done) for done in report.done), *(("remains", what) for what in report.remaining)]
     rows += [("purged", file.path) for file in report.files if not file.remains]
@@ -725,7 +730,8 @@ RENDER: dict[str, Render] = {
     "Answer": _found, "Digest": _digest, "Prompt": _prompt, "Receipt": _receipt, "[Receipt]": _receipts,
     "Recollection": _recent, "Event": _event, "[Event]": _events_listed, "[RunInfo]": _runs, "Run": _forked,
     "[Difference]": _differences, "Merged": _merged, "Verification": _verification, "Rebuilt": _rebuilt,
-    "PurgeReport": _purged, "Rights": _sentences, "Found": _mentions, "[FoundText]": _traces, "Migrated": _migrated,
+    "memory.export": _written, "thread.export": _written, "PurgeReport": _purged, "Rights": _sentences,
+    "Found": _mentions, "[FoundText]": _traces, "Migrated": _migrated,
     "NoneType": _granted, "Waiting": inbox,
     "access.audit": _audit, "WorkInfo": one_work, "[WorkInfo]": _works, "Task": one_task, "[Task]": tasks_table,
     "task.info": fields, "Context": _context, "ThreadContext": _thread_context, "Messages": _messages,

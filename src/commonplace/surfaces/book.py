@@ -19,6 +19,7 @@ from ..finding import told
 from ..ledger.encoding import decode
 from ..ledger.events import Event
 from ..ledger.ledger import At
+from ..ledger.printing import plural
 from ..participant import Actor
 from ..verbs import EventId
 from . import health
@@ -359,8 +360,10 @@ def forget(
     }  # fmt: skip
     plan = actor.forget(**chosen, reason=reason, dry_run=True)
     names = [short(one) for one in (*plan.items, *plan.already)]
-    told = f"{len(names)} items" + (f" and {len(plan.erased)} events" if erase else "")
+    told = plural(len(names), "item") + (f" and {plural(len(plan.erased), 'event')}" if erase else "")
     act = "erase" if erase else "forget"
+    if not names and not dry_run:
+        return Output(plan, lines("nothing matches, so nothing was forgotten"))
     if dry_run:
         return Output(plan, lines(f"would {act} {told}", *names, *map(short, plan.derived)))
     if not yes:
