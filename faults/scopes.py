@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import random
 import re
+import sys
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil, sqrt
@@ -13,6 +16,7 @@ from pathlib import Path
 from commonplace import Actor, BadInput, Book
 from commonplace.ledger.scopes import Path as ScopePath
 from commonplace.ledger.scopes import lies_in, parsed, written
+from commonplace.surfaces.cli import main
 
 from . import Result, fault
 from .places import place
@@ -113,6 +117,35 @@ def live(book: Book, tenant: Tenant) -> None:
     me.memory.revise(note, text=f"the port {word} is open since friday")
 
 
+COMMANDS = (
+    "status", "log", "inbox", "search port", "digest port", "prompt port", "memory list --status all", "memory held",
+    "memory disputes", "memory tombstones", "memory cores", "thread list", "thread messages chat",
+    "thread context chat port", "runs list", "runs state r1", "work list", "work show w1", "receipts list",
+    "documents notes", "access rights", "access audit",
+)  # fmt: skip
+
+
+def printed(url: str, tenant: Tenant) -> Iterator[tuple[str, str]]:
+    """What the shell prints for a tenant, for people and as JSON. A tenant may read no scope but its own there."""
+    for command in COMMANDS:
+        for how in ((), ("--json",)):
+            scope = written(tenant.path)
+            words = [*command.split(), *how, "--book", url, "--as", "ada", "--scope", scope]
+            yield f"commonplace {' '.join(words)}", _run_shell(words)
+
+
+def _run_shell(words: list[str]) -> str:
+    before, text = sys.argv, io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")
+    sys.argv = ["commonplace", *words]
+    try:
+        with redirect_stdout(text), redirect_stderr(text), suppress(SystemExit):
+            main()
+    finally:
+        sys.argv = before
+    text.seek(0)
+    return text.read()
+
+
 def outputs(
     book: Book, tenant: Tenant, scratch: Path, moments: list[int | None]
 ) -> Iterator[tuple[str, str]]:
@@ -131,7 +164,7 @@ def outputs(
 @fault(27, "scopes", 10_100, 40)
 def scopes(count: int, seed: int, tmp: Path) -> Result:
     """So many tenants that there are `count` pairs of a reader and another tenant, on three engines; every read of each
-    reader is looked through for the words of all others."""
+    reader, and what the shell prints for it, is looked through for the words of all others."""
     result, rng = Result(), random.Random(seed)
     for engine in ENGINES:
         everybody = tenants(rng, ceil((1 + sqrt(1 + 4 * count / len(ENGINES))) / 2))
@@ -145,7 +178,8 @@ def scopes(count: int, seed: int, tmp: Path) -> Result:
             for reader in everybody:
                 hidden = [other for other in everybody if not reader.may_read(other)]
                 own = False
-                for name, text in outputs(book, reader, tmp, [None, middle]):
+                shell = list(printed(home.url, reader)) if engine == "sqlite" else []
+                for name, text in (*outputs(book, reader, tmp, [None, middle]), *shell):
                     own = own or reader.word in text
                     words = set(re.findall(r"zq\d+x\d{6}", text))
                     for other in hidden:
@@ -158,6 +192,10 @@ def scopes(count: int, seed: int, tmp: Path) -> Result:
                 if not own:
                     result.problem(f"{engine} (seed {seed})", f"{written(reader.path)} was not shown its own")
                 result.cases += len(everybody) - 1
+                if shell and not any(reader.word in text for _, text in shell):
+                    result.problem(
+                        f"{engine} (seed {seed})", f"the shell shows {written(reader.path)} nothing"
+                    )
                 result.outcomes["kept apart"] += len(hidden)
                 result.outcomes["read by right"] += len(everybody) - 1 - len(hidden)
         home.drop()
