@@ -113,7 +113,7 @@ def _erased(session: Session, viewer: Viewer, id: str) -> list[ItemChange]:
     """All that is known of an item whose content is gone. Raises NotFound, alike for one that is not there."""
     stone = viewer.views.get("memory.tombstones", id)
     own = stone is not None and session.actor in (OWNER, stone["agent"])
-    if not own or not stone["erased"] or not viewer.pairs[-1][1].in_scope(stone.get(SCOPE, "")):
+    if not own or not stone["erased"] or not viewer.rights_now.in_scope(stone.get(SCOPE, "")):
         raise NotFound(f"there is no item {id!r} in this book")
     when = from_us(stone["deleted_us"])
     return [ItemChange("erased", stone["deleted_by"], when, viewer.views.position, why=stone["reason"])]
@@ -181,7 +181,7 @@ class _VersionReader:
         item = labelled(then, item)
         if not may_read(rights, item):
             return None
-        now, today = self._viewer.pairs[-1]
+        now, today = self._viewer.now, self._viewer.rights_now
         fields = msgspec.to_builtins(without_secrets(item))
         return fields if rights.sees_all else readable_ids(fields, lambda id: may_read_id(now, today, id))
 
