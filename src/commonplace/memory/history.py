@@ -156,8 +156,8 @@ class _VersionReader:
             before = labels or {}
             if item is not None and fields and self._visible(position, item) is not None:
                 yield ItemChange(
-                    "relabelled", event.actor, event.created_at, position, fields, masked(event.payload["reason"])
-                )  # fmt: skip
+                    "relabelled", event.actor, event.created_at, position, fields, _why(event, id)
+                )
 
     def _versions(self, view: str, id: str) -> list[tuple[int, Any]]:
         """What a row was from which position on, as far as versions are kept."""
