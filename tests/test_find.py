@@ -229,6 +229,9 @@ def test_filters_narrow_each_other_and_unknown_names_are_refused() -> None:
         assert len(book.admin.find(actor="bob")) == 2
         assert book.admin.find("5550123").entries[0].where == ("n", "text")
         assert len(book.admin.find(["no such", "PHONE"])) == 1
+        book.record("agent.spoke", payload={"metadata": {"customer": True}})
+        number = book.record("agent.spoke", payload={"metadata": {"customer": [1, 2]}})
+        assert book.admin.find(metadata={"customer": 1}).ids == (number.id,)
         for wrong, why in (
             ({}, "give text=, scope=, metadata= or actor="),
             ({"text": "z"}, "at least 2"),
@@ -303,6 +306,30 @@ def test_what_was_found_by_metadata_or_actor_is_proven_gone_too(tmp_path: Path) 
         assert [(left.where, left.events) for left in book.admin.find(actor="zoe").remaining] == [
             ("actor", 2)
         ]
+
+
+@pytest.mark.spec("3.12", "L10")
+def test_a_name_that_json_has_escaped_is_found_and_purged(tmp_path: Path) -> None:
+    arguments = json.dumps({"name": NAME})
+    assert NAME not in arguments
+    assert "\\u00eb" in arguments
+    with commonplace.open(tmp_path / "team.db") as book:
+        call = {"name": "look_up", "arguments": arguments}
+        message = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": call}]}
+        book.thread("support").add([message])
+        book.record("tool.called", payload={"log": json.dumps(json.dumps({"name": BROKEN}))})
+        book.record("file.kept", payload={"file": Blob(arguments.encode())})
+        book.record("tool.called", payload={"path": r"C:\users\new\table" + "\\" * 100_000})
+        found = book.admin.find(NAME)
+        assert found.counts == {"blob": 1, "event": 1, "thread message": 1}
+        assert any(NAME in mention.snippet for mention in found)
+        assert not book.admin.proof(found, tmp_path / "early.json").purged
+        holding = {name for name in ("Zo\\\\u00eb", "Zo\\u00eb") if book.admin.find_text([name])}
+        assert holding
+        book.erase(found, reason="asked")
+        proof = book.admin.proof(found, tmp_path / "proof.json")
+        assert (proof.gone, proof.purged) == (True, True)
+        assert book.admin.find_text(["Zo\\\\u00eb", "Zo\\u00eb"]) == []
 
 
 WORDS = st.sampled_from(["tea", "rice", "a\nb", 'quo"te', "ä", ""])

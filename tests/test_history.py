@@ -86,3 +86,13 @@ def test_of_what_was_erased_only_that_is_told(book: Book) -> None:
         assert "peanuts" not in str(change)
     with pytest.raises(NotFound):
         ben.memory.history(kept)
+
+
+@pytest.mark.spec("3.11", "L10")
+def test_a_history_goes_on_when_the_reason_of_a_change_was_erased(book: Book) -> None:
+    kept = book.remember("The safe is behind the flour.")
+    relabelled = book.access.relabel(str(kept.id), sensitivity="sensitive", reason="Alice asked for it")
+    book.erase(relabelled.id)
+    changes = book.memory.history(kept)
+    assert [(change.act, change.why) for change in changes] == [("created", ""), ("relabelled", "")]
+    assert "Alice" not in str(changes)

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import commonplace
-from commonplace import BadInput, Book, Denied, NotFound
+from commonplace import BadInput, Book, Conflict, Denied, Erased, NotFound
 from commonplace.ledger.scopes import lies_in, parsed, written
+from commonplace.participant import acting
 from tests.shells import Cli
 
 
@@ -335,3 +336,126 @@ def test_the_shell_acts_in_a_scope(cli: Cli) -> None:
     refused = cli("book", "verify", "--scope", "users/bob")
     assert (refused.code, "whole book" in refused.err) == (1, True)
     assert cli("search", "x", "--scope", "users//bob").code == 1
+
+
+# what lies outside shapes nothing
+
+
+@pytest.mark.spec("3.11")
+def test_a_core_of_another_scope_is_not_listed_and_its_rules_do_not_hold(book: Book) -> None:
+    alice, bob = (book.as_actor("bot", role="librarian", scope=f"users/{name}") for name in ("alice", "bob"))
+    bob.memory.set_core("wishes", description="of bob", config={"min_confidence": 0.9})
+    book.as_actor("vera", role="librarian", scope="users/alice").memory.set_core(
+        "wishes", visibility="private", description="of vera"
+    )
+    assert alice.memory.cores() == []
+    alice.memory.set_core("plans", description="of alice")
+    bob.memory.set_core("plans", description="of bob", config={"min_confidence": 0.9})
+    alice.remember("wants a garden", core="plans", confidence=0.5)
+    assert [(core.scope, core.description) for core in alice.memory.cores()] == [("users/alice", "of alice")]
+    assert alice.memory.suggestions() == []
+    assert [core.scope for core in bob.memory.cores()] == ["users/bob", "users/bob"]
+    both = book.as_actor("bot", scope="users/alice", reads=["users/bob"]).memory
+    assert {(core.scope, core.id) for core in both.cores()} == {
+        ("users/alice", "plans"),
+        ("users/bob", "plans"),
+        ("users/bob", "wishes"),
+    }
+    assert both.suggestions() == []  # each core's rules are for its own entries
+    assert len(book.memory.cores()) == 4
+
+
+@pytest.mark.spec("3.11")
+def test_an_id_that_is_taken_in_another_scope_is_a_conflict(book: Book) -> None:
+    alice, bob = (book.as_actor("bot", scope=f"users/{name}") for name in ("alice", "bob"))
+    kept = bob.remember("welcome sent", id="w")
+    said = bob.record("agent.spoke", id="s", payload={"text": "hello"})
+    for _ in range(2):
+        with pytest.raises(Conflict):
+            alice.remember("welcome sent", id="w")
+        with pytest.raises(Conflict):
+            alice.record("agent.spoke", id="s", payload={"text": "hello"})
+        book.erase([kept.id or "", said.id])  # what was erased elsewhere is none of alice's business
+    for verb in (
+        lambda: bob.remember("welcome sent", id="w"),
+        lambda: bob.record("agent.spoke", id="s", payload={"text": "hello"}),
+    ):
+        with pytest.raises(Erased):
+            verb()
+    assert alice.memory.list() == []
+
+
+@pytest.mark.spec("3.11")
+def test_the_same_file_can_be_imported_into_two_scopes(book: Book, tmp_path: Path) -> None:
+    (tmp_path / "MEMORY.md").write_text("# Memory\n\n- The customer likes tea\n")
+    alice, bob = (book.as_actor("bot", scope=f"users/{name}") for name in ("alice", "bob"))
+    for user in (bob, alice):
+        for _ in range(2):
+            report = user.memory.import_(tmp_path / "MEMORY.md")
+            assert {item.outcome for item in report.became} == {"stored"}
+        assert ["likes tea" in item.text for item in user.memory.list()] == [True]
+    assert len(book.memory.list()) == 2
+
+
+@pytest.mark.spec("3.11", "3.9")
+def test_labels_are_changed_only_where_a_session_writes(book: Book) -> None:
+    editor = book.as_actor("pat", role="person", scope="handbook")
+    rule = editor.remember("Refunds take five days", shared=True)
+    other = book.as_actor("pat", role="person", scope="users/bob").remember("likes tea", shared=True)
+    reader = book.as_actor("pat", role="person", scope="users/alice", reads=["handbook"])
+    with pytest.raises(Denied, match="writes to users/alice, not handbook"):
+        reader.access.relabel(rule.id or "", sensitivity="sensitive", reason="hide it")
+    for id in (rule.id, other.id):
+        with pytest.raises(NotFound):
+            acting(book, "owner", scope="users/alice").access.relabel(
+                id or "", sensitivity="sensitive", reason="hide it"
+            )
+    assert not any(book.events(kinds=["access.relabelled"]))
+    editor.access.relabel(rule.id or "", sensitivity="sensitive", reason="it is a draft")
+    book.access.relabel(other.id or "", sensitivity="sensitive", reason="it is a draft")
+
+
+@pytest.mark.spec("3.11")
+def test_a_name_for_a_call_names_it_for_one_item_alone(book: Book) -> None:
+    alice, bob = (book.as_actor("bot", scope=f"users/{name}") for name in ("alice", "bob"))
+    hers, his = (user.remember("likes tea").id or "" for user in (alice, bob))
+    for user, id in ((bob, his), (alice, hers)):
+        for text in ("likes coffee", "likes cocoa"):
+            user.memory.revise(id, text=text, idempotency_key="sync-1")
+        assert user.memory.get(id).text == "likes coffee"
+
+
+@pytest.mark.spec("3.11")
+def test_what_an_actor_changes_in_one_scope_is_told_to_it_in_another(book: Book) -> None:
+    editor = book.as_actor("bot", scope="handbook")
+    rule = editor.remember("Refunds take five days", shared=True)
+    alice = book.as_actor("bot", scope="users/alice", reads=["handbook"])
+    assert "five days" in str(alice.digest("How long does a refund take?"))
+    assert "five days" in str(editor.digest("How long does a refund take?"))
+    editor.memory.revise(rule.id or "", text="Refunds take nine days")
+    assert "nine days" in str(alice.prompt("How long does a refund take?"))
+    told = list(book.events(kinds=["premise.changed"]))
+    assert [event.payload["item"] for event in told] == [rule.id]
+    assert [event.id for event in alice.events(kinds=["premise.changed"])] == [told[0].id]
+    assert list(editor.events(kinds=["premise.changed"])) == []  # it knows what it did
+
+
+@pytest.mark.spec("3.11")
+def test_forgetting_in_a_scope_that_is_only_read_is_denied(book: Book) -> None:
+    book.as_actor("editor", scope="handbook").remember("Refunds take five days", shared=True)
+    bot = book.as_actor("bot", scope="users/alice", reads=["handbook"])
+    for dry_run in (False, True):
+        with pytest.raises(Denied, match="writes to users/alice, not handbook"):
+            bot.forget(scope="handbook", confirm="FORGET", dry_run=dry_run)
+    book.access.grant("guest", scopes={"/": "read_write", "handbook": "read"})
+    with pytest.raises(Denied, match="may only read handbook"):
+        book.as_actor("guest").forget(scope="handbook", confirm="FORGET")
+    assert len(book.memory.list()) == 1
+
+
+@pytest.mark.spec("3.11")
+def test_a_turn_is_looked_for_in_the_scope_that_is_named(book: Book) -> None:
+    book.run(run_id="r", scope="users/alice")
+    assert acting(book, "bot", "r", scope="users/alice").remember("likes tea").outcome == "stored"
+    with pytest.raises(NotFound):
+        acting(book, "bot", "r", scope="users/bob")

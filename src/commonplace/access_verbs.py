@@ -58,7 +58,7 @@ class Access:
     def _granted(self, views: ViewReader, actor: str) -> dict[str, Permission] | None:
         """What an actor was granted in which scopes, as far as the one who asks may know of them."""
         bound, granted = self._session.bound, granted_scopes(views, actor)
-        if granted is None or self._session.sees_all:
+        if granted is None or self._session.is_unbound_owner:
             return granted
         if bound is not None:
             return {written(path) or "/": scope_permission(views, actor, path) for path in bound.reads}

@@ -94,7 +94,7 @@ def _own(session: Session, fields: Mapping[str, Any], batch: Collection[object] 
         raise BadInput(
             "the label scope is the book's own: act in a session of that scope, as_actor(…, scope=…)"
         )
-    if session.sees_all:
+    if session.is_unbound_owner:
         return own
     if not session.is_owner and own["actor"] != session.actor:
         deny(session, "record as", check_name("actor", actor), "only the owner records in the name of others")

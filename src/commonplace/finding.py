@@ -25,6 +25,7 @@ from .ledger.printing import Listing, Readable
 from .ledger.reader import PAGE
 from .ledger.scopes import scope_of, written
 from .memory.capability import ENDING
+from .memory.filters import MetadataTest
 
 if TYPE_CHECKING:
     from .ledger.ledger import Ledger, Progress
@@ -384,12 +385,8 @@ def _metadata_in(value: object) -> Iterator[Mapping[str, Any]]:
 
 
 def _has(fields: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether metadata has these values; a value in a list of values counts, too."""
-    return all(
-        name in fields
-        and (fields[name] == value or (isinstance(fields[name], list) and value in fields[name]))
-        for name, value in wanted.items()
-    )
+    """Whether metadata has these values, as filters of memory compare them."""
+    return all(MetadataTest(name, "eq", value).accepts(fields) for name, value in wanted.items())
 
 
 def _some(names: Collection[str]) -> str:

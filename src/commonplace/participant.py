@@ -86,9 +86,9 @@ def acting(
     owner: Participant, actor: str, run_id: str | None = None, scope: str | None = None
 ) -> Participant:
     """An actor of the book of `owner`, or the owner itself; with a run, an agent in its turn; with a scope, bound to
-    it."""
+    it. Raises NotFound for a run of another scope."""
     if run_id is not None:
-        return owner.run(run_id=run_id, create=False).agent(actor)
+        return owner.run(run_id=run_id, create=False, scope=scope).agent(actor)
     if actor == OWNER:
         return owner if scope is None else Actor(owner._session.in_scope(scope))
     return Actor(owner._session.acting_as(check_actor(actor)).in_scope(scope))

@@ -123,7 +123,7 @@ class Runs:
         session = self._session.narrowed(scope)
         with session.snapshot(at) as snapshot:
             first = {str(key[0]): int(position) for key, position in snapshot.scan("runs")}
-            if not session.sees_all:
+            if not session.is_unbound_owner:
                 with session.visibility.judging(None if at is None else snapshot.position) as judge:
                     visible = judge.visible_runs(first)
                 first = {id: position for id, position in first.items() if id in visible}

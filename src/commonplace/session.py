@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
-from .access.commands import deny, record_denial
-from .access.rights import OWNER, TIERS, Rights, rights_of, scope_permission
+from .access.commands import NAMELESS, deny, outside, place_named, record_denial, refused_write
+from .access.rights import OWNER, TIERS, Rights, rights_of
 from .errors import NotEnabled
 from .ledger.checks import check_each
 from .ledger.events import Event
@@ -107,14 +107,17 @@ class Session:
 
     def acting_as(self, actor: str, run: str | None = None) -> Session:
         """The same book for another actor, or for this one within a run."""
-        return Session(
-            self.ledger, self.services, actor, run, refusal=self.refusal, looker=self.looker, bound=self.bound
-        )
+        return self._but(actor=actor, run=run)
 
     def seen_by(self, looker: str, actor: str) -> Session:
         """The book through another actor's eyes, to read and not to write."""
         refusal = f"{looker!r} is looking through the eyes of {actor!r} and may not act as it"
-        return Session(self.ledger, self.services, actor, refusal=refusal, looker=looker, bound=self.bound)
+        return self._but(actor=actor, run=None, refusal=refusal, looker=looker)
+
+    def _but(self, **others: Any) -> Session:
+        """The same session, but for these fields."""
+        names = ("actor", "run", "refusal", "looker", "bound")
+        return Session(self.ledger, self.services, **{name: getattr(self, name) for name in names} | others)
 
     def speaking_for(self, agent: str) -> Session:
         """The owner speaks for any agent; everybody else for itself."""
@@ -125,7 +128,7 @@ class Session:
         return self.actor == OWNER
 
     @property
-    def sees_all(self) -> bool:
+    def is_unbound_owner(self) -> bool:
         """Whether nothing in the book is hidden from it."""
         return self.is_owner and self.bound is None
 
@@ -144,10 +147,10 @@ class Session:
             return self
         path = self.scope if scope is None else parsed(scope)
         if not lies_in(path, self.scope):
-            deny(self, "act in", written(path), self._outside(path, "acts in"))
+            deny(self, "act in", written(path), outside(self.actor, self.scope, path, "acts in"))
         for extra in more:
             self._check_reads(extra)
-        return self._bound_to(Bound(path, (path, *self._also_reads, *more)))
+        return self._but(bound=Bound(path, (path, *self._also_reads, *more)))
 
     def narrowed(self, scope: str | None) -> Session:
         """The same session, reading one scope of those that it reads, and what lies below it. Raises Denied for any
@@ -156,47 +159,53 @@ class Session:
             return self
         path = parsed_read(scope)
         self._check_reads(path)
-        return self._bound_to(Bound(self.scope, (path,)))
+        return self._but(bound=Bound(self.scope, (path,)))
+
+    def to_change(self, scope: str | None) -> Session:
+        """The same as `narrowed`, to change what lies there. Raises Denied also for a scope that is only read."""
+        session = self.narrowed(scope)
+        if scope is not None:
+            session.check_writes(parsed_read(scope))
+        return session
 
     def within(self, key: str) -> Session:
-        """The session for something that belongs to the scope with this key. What lies in a scope that is only read
-        can only be read."""
+        """The session for something that belongs to the scope with this key. What lies in a scope that is only read,
+        or whose name was erased, can only be read."""
         with self.snapshot() as now:
-            path = () if not key else path_of(now, key)
-        if path is None or path == self.scope:
+            path = path_of(now, key)
+        if path is None:
+            return self._but(refusal=self.refusal or NAMELESS)
+        if path == self.scope:
             return self
         if lies_in(path, self.scope):
-            return self._bound_to(Bound(path, (path, *self._also_reads)))
-        session = self._bound_to(Bound(path, (path,)))
-        session.refusal = self.refusal or self._outside(path, "writes to")
-        return session
+            return self._but(bound=Bound(path, (path, *self._also_reads)))
+        refusal = self.refusal or outside(self.actor, self.scope, path)
+        return self._but(bound=Bound(path, (path,)), refusal=refusal)
 
     def alone_in(self, key: str) -> Session:
         """The session for the scope with this key alone, without those below it."""
         with self.snapshot() as now:
             path = path_of(now, key)
-        path = (NOWHERE,) if path is None else path
-        return self._bound_to(Bound(path, (path,), below=False))
+        if path is None:
+            nowhere = Bound((NOWHERE,), ((NOWHERE,),), below=False)
+            return self._but(bound=nowhere, refusal=self.refusal or NAMELESS)
+        return self._but(bound=Bound(path, (path,), below=False))
 
     @property
     def _also_reads(self) -> tuple[Path, ...]:
         """The scopes that it reads besides its own."""
         return () if self.bound is None else tuple(path for path in self.bound.reads if path != self.scope)
 
-    def _bound_to(self, bound: Bound) -> Session:
-        return Session(
-            self.ledger, self.services, self.actor, self.run, refusal=self.refusal, looker=self.looker, bound=bound
-        )  # fmt: skip
-
     def _check_reads(self, path: Path) -> None:
         allowed = ((),) if self.bound is None else self.bound.reads
         if not any(lies_in(path, above) for above in allowed):
-            deny(self, "read", written(path), self._outside(path, "reads"))
-
-    def _outside(self, path: Path, does: str) -> str:
-        reads = (self.scope,) if self.bound is None or does != "reads" else self.bound.reads
-        own = " and ".join(map(written, reads))
-        return f"{self.actor!r} is bound to a scope and {does} {own}, not {written(path)}"
+            own = " and ".join(map(written, allowed))
+            deny(
+                self,
+                "read",
+                written(path),
+                f"{self.actor!r} is bound to a scope and reads {own}, not {written(path)}",
+            )
 
     # writing
 
@@ -216,30 +225,21 @@ class Session:
 
     def write(self, command: str, request: Any, size: int = 1) -> Any:
         """Run a command. What was shown and is not noted yet is noted first; afterwards, `after_write` follows up."""
-        self._check_writes()
+        self.check_writes(self.scope)
         self.services.showing.note()
         answer = self.ledger.submit(command, request, size, self.bound)
         if command.startswith("memory."):
             after_write(self, command, answer)
         return answer
 
-    def _check_writes(self) -> None:
-        """Raises Denied, and records it, if its actor was granted scopes, and not this one to write to."""
-        if self.is_owner:
+    def check_writes(self, path: Path) -> None:
+        """Raises Denied, and records it, if it may not write to a scope."""
+        if self.is_owner and path == self.scope:
             return
         with self.snapshot() as now:
-            permission = scope_permission(now, self.actor, self.scope)
-        if permission != "read_write":
-            scope = written(self.scope) or "the root"
-            granted = {written(self.scope) or "/": "read_write"}
-            mend = f"book.access.grant({self.actor!r}, scopes={granted})"
-            may = "only read" if permission == "read" else "neither read nor write"
-            deny(
-                self,
-                "write to",
-                scope,
-                f"{self.actor!r} may {may} {scope}: the owner can change that with {mend}",
-            )
+            why = refused_write(now, self.actor, path)
+        if why:
+            deny(self, "write to", place_named(path), why)
 
     def check_may_act(self, act: str) -> None:
         """Raises Denied, and records it, if this session only reads."""
@@ -336,7 +336,7 @@ class Session:
     def visible(self, events: Iterable[Event], upto: int | None = None) -> Iterator[Event]:
         """Those of these events that this actor may see, without secrets; the owner sees all of its scope, as they
         are."""
-        if self.sees_all:
+        if self.is_unbound_owner:
             return iter(events)
         return self.visibility.events(events, upto, self.ledger.events_by_id)
 

@@ -12,9 +12,20 @@ from ..ledger.events import Draft, Event, draft, read_header
 from ..ledger.keys import Key
 from ..ledger.labels import FLOWING, flow, lowers
 from ..ledger.overlay import Overlay
-from ..ledger.scopes import SCOPES, Path, decide_name, lies_in, name_of, path_of
+from ..ledger.reader import ViewReader
+from ..ledger.scopes import ROOT, SCOPE, SCOPES, Path, decide_name, lies_in, name_of, path_of, written
 from ..ledger.views import Capability, Kind, View
-from .rights import ACTS, OWNER, SCOPED, Permission, checked_rule, rights_of, rule_in, scope_permission
+from .rights import (
+    ACTS,
+    LIMITED_SCOPES,
+    OWNER,
+    Permission,
+    checked_rule,
+    reads_scope,
+    rights_of,
+    rule_in,
+    scope_permission,
+)
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -24,6 +35,10 @@ GRANTED, DENIED, VIEWED, RELABELLED = "access.granted", "access.denied", "access
 LIMITED: Key = ("",)
 """The row that says that somebody was once limited in what it may record. Without it there is nothing to
 check, so books that use no such rules pay one look for them."""
+
+
+NAMELESS = "the name of its scope was erased: what belongs to that scope can only be read, by the owner"
+"""Why nobody acts in a scope without a name."""
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -113,9 +128,14 @@ def decide_relabel(overlay: Overlay, request: Relabel) -> Denied | Event:
         if value not in FLOWING[name]:
             raise BadInput(f"there is no {name} {shown(value)}: it is one of {', '.join(FLOWING[name])}")
     record = overlay.record_of(request.id)
-    if record is None:
+    header = None if record is None else read_header(record)
+    scope = "" if header is None else header.labels.get(SCOPE, "")
+    if header is None or not reads_scope(overlay, request.by, scope):
         raise NotFound(f"there is no event {request.id!r} to relabel")
-    theirs = read_header(record).actor != request.by
+    refused = need_scope(overlay, request.by, scope)
+    if refused:
+        return refused
+    theirs = header.actor != request.by
     if theirs or lowers(overlay.labels_of(request.id), request.labels):
         refused = need(overlay, request.by, "relabel", request.id)
         if refused:
@@ -172,18 +192,42 @@ def need_tier(overlay: Overlay, actor: str, tier: str, write: bool, run: str | N
 
 
 def need_scope(overlay: Overlay, actor: str, scope: str) -> Denied | None:
-    """The refusal, already recorded, if a session may not change what belongs to the scope with this key: it writes to
-    its own scope and to those below it, as far as its actor was granted them."""
-    own = () if overlay.bound is None else overlay.bound.scope
+    """The refusal, already recorded, if a session may not change what belongs to the scope with this key. What belongs
+    to one whose name was erased is the owner's to change."""
     path = path_of(overlay, scope)
     if path is None:
-        if not own:
-            return None
-    elif lies_in(path, own) and scope_permission(overlay, actor, path) == "read_write":
-        return None
-    name = name_of(overlay, scope) or "the root"
-    message = f"{actor!r} may read {name} here, and not write to it: act in a session of that scope"
-    return refuse(overlay, Denial(actor, "write to", name), message)
+        why = "" if actor == OWNER and overlay.bound is None else NAMELESS
+    else:
+        why = refused_write(overlay, actor, path)
+    return (
+        refuse(overlay, Denial(actor, "write to", name_of(overlay, scope) or "the root"), why)
+        if why
+        else None
+    )
+
+
+def refused_write(views: ViewReader, actor: str, path: Path) -> str:
+    """Why an actor may not write to a scope, if it may not: a session writes to its own scope and to those below it, as
+    far as its actor was granted them."""
+    own = () if views.bound is None else views.bound.scope
+    if not lies_in(path, own):
+        return outside(actor, own, path)
+    permission = scope_permission(views, actor, path)
+    if permission == "read_write":
+        return ""
+    may = "only read" if permission == "read" else "neither read nor write"
+    mend = f"book.access.grant({actor!r}, scopes={ {written(path) or '/': 'read_write'} })"
+    return f"{actor!r} may {may} {place_named(path)}: the owner can change that with {mend}"
+
+
+def outside(actor: str, own: Path, path: Path, does: str = "writes to") -> str:
+    """That a session does something in its own scope, and not in another one."""
+    return f"{actor!r} is bound to a scope and {does} {written(own)}, not {place_named(path)}"
+
+
+def place_named(path: Path) -> str:
+    """A scope as a message names it."""
+    return "the root" if path in ((), ROOT) else written(path)
 
 
 def check_emits(overlay: Overlay, drafts: list[Draft]) -> Denied | None:
@@ -207,13 +251,13 @@ def check_emits(overlay: Overlay, drafts: list[Draft]) -> Denied | None:
 
 
 def _rights_touched(event: Event) -> list[Key]:
-    rule, marks = event.payload["rule"], {"may_emit": LIMITED, "scopes": SCOPED}
+    rule, marks = event.payload["rule"], {"may_emit": LIMITED, "scopes": LIMITED_SCOPES}
     subject: Key = (event.payload["subject"],)
     return [subject, *(mark for field, mark in marks.items() if rule.get(field) is not None)]
 
 
 def _fold_rights(key: Key, before: Any, event: Event) -> Any:
-    if key in (LIMITED, SCOPED):
+    if key in (LIMITED, LIMITED_SCOPES):
         return True
     rule: dict[str, Any] = event.payload["rule"]
     return rule if event.payload["replace"] else _with(before or {}, rule)

@@ -45,7 +45,7 @@ WORKING = ("task.", "work.")
 THREAD = "thread."
 """How the kinds of conversations begin."""
 
-SCOPED = ("", "scopes")
+LIMITED_SCOPES = ("", "scopes")
 """The row of rights that says that somebody was once granted scopes. Without it there is nothing to check."""
 
 WORKING_KINDS = frozenset(
@@ -181,7 +181,7 @@ def granted_scopes(views: ViewReader, actor: str) -> dict[str, Permission] | Non
 
 
 def _granted(views: ViewReader, actor: str) -> dict[str, Permission] | None:
-    if actor == OWNER or views.get("rights", *SCOPED) is None:
+    if actor == OWNER or views.get("rights", *LIMITED_SCOPES) is None:
         return None
     own = _rule(views, f"actor:{actor}")
     rules = (own, _rule_of_role(views, own), _rule(views, EVERYBODY))
@@ -255,7 +255,7 @@ def reads_scope(views: ViewReader, actor: str, scope: str) -> bool:
     """Whether the reader of the views reads the scope with this key, as an actor that was granted it."""
     if views.readable is not None and scope not in views.readable:
         return False
-    if actor == OWNER or views.get("rights", *SCOPED) is None:
+    if actor == OWNER or views.get("rights", *LIMITED_SCOPES) is None:
         return True
     return rights_of(views, actor).in_scope(scope)
 

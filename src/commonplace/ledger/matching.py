@@ -1,7 +1,9 @@
-"""Whether plain data names somebody: texts compared without regard to case, Unicode form and line breaks."""
+"""Whether plain data names somebody: texts compared without regard to case, Unicode form and line breaks. What a text
+holds as JSON is escaped there (`Zo\\u00eb`), and is compared as what it says."""
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -27,6 +29,28 @@ _ALIKE = str.maketrans(
         **dict.fromkeys("\u2018\u2019\u02bc", "'"),
     }
 )
+
+_ESCAPED = re.compile(
+    r"""(?x) (?<!\\) \\++
+    (?: u (?P<high> [dD][89abAB][0-9a-fA-F]{2} ) \\++ u (?P<low> [dD][c-fC-F][0-9a-fA-F]{2} )
+      | u (?P<code> [0-9a-fA-F]{4} ) | (?P<blank> [nrtf] ) | (?= ["/] ) )"""
+)
+"""A sign as JSON escapes it: those beyond the first 65,536 are written as two. Where JSON stands in JSON, there are
+more backslashes; each run of them is read once, however long it is."""
+
+
+def unescaped(text: str) -> str:
+    """A text with the signs in it that are escaped as in JSON; any white space is a space."""
+    return _ESCAPED.sub(_sign, text)
+
+
+def _sign(match: re.Match[str]) -> str:
+    if match["high"]:
+        return chr(0x10000 + ((int(match["high"], 16) & 0x3FF) << 10) + (int(match["low"], 16) & 0x3FF))
+    if match["code"]:
+        sign = chr(int(match["code"], 16))
+        return "\ufffd" if "\ud800" <= sign <= "\udfff" else sign  # half of a sign is none
+    return " " if match["blank"] else ""
 
 
 def folded(text: str) -> str:
@@ -56,8 +80,10 @@ class Spellings:
         """`within` for names that occur again and again."""
 
     def within(self, text: str) -> bool:
-        """Whether a text holds any of the spellings."""
+        """Whether a text holds any of the spellings, as they are or escaped."""
         plain = folded(text)
+        if "\\" in text:
+            plain = f"{plain}{_BETWEEN}{folded(unescaped(text))}"
         return any(form in plain for form in self.forms)
 
     def held_by(self, value: object) -> bool:
@@ -114,15 +140,25 @@ def file_name(text: str) -> str:
 
 def written_forms(text: str) -> list[str]:
     """The forms in which files are most likely to hold a text: as it is given, in small letters and in capitals,
-    composed and decomposed."""
+    composed and decomposed, each as it is and as JSON escapes it."""
     cases = (text, text.lower(), text.upper())
-    return list(dict.fromkeys(unicodedata.normalize(form, case) for case in cases for form in ("NFC", "NFD")))
+    plain = [unicodedata.normalize(form, case) for case in cases for form in ("NFC", "NFD")]
+    escaped = [json.dumps(form)[1:-1] for form in plain]
+    capitals = [re.sub(r"(?<=\\u)[0-9a-f]{4}", lambda code: code[0].upper(), form) for form in escaped]
+    return list(dict.fromkeys([*plain, *escaped, *capitals]))
 
 
 def around(text: str, spellings: Spellings, most: int = 80) -> str:
     """The part of a text in which one of them stands, on one line. Where folding has moved it, the beginning."""
-    line = " ".join(unicodedata.normalize("NFC", text).split())
-    at = max((line.lower().find(form) for form in spellings.forms), default=-1)
+    line, at = _first_in(text, spellings)
+    if at < 0 and "\\" in text:
+        line, at = _first_in(unescaped(text), spellings)
     start = max(0, at - most // 3)
     part = line[start : start + most]
     return f"{'…' if start else ''}{part}{'…' if start + most < len(line) else ''}"
+
+
+def _first_in(text: str, spellings: Spellings) -> tuple[str, int]:
+    """A text on one line, and where one of them stands in it; -1 if that cannot be said."""
+    line = " ".join(unicodedata.normalize("NFC", text).split())
+    return line, max((line.lower().find(form) for form in spellings.forms), default=-1)

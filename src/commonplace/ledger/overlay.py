@@ -184,8 +184,11 @@ class Overlay(ViewReader):
         return event
 
     def _again(self, draft: Draft, record: Record) -> Event:
-        # That the event of somebody else was erased is none of this actor's business: its id is taken.
-        if record.body is None and read_header(record).actor == draft.actor:
+        # That an event of somebody else, or of another scope, was erased is none of this actor's business: its id is
+        # taken.
+        header = read_header(record)
+        own = (header.actor, header.labels.get(SCOPE)) == (draft.actor, draft.labels.get(SCOPE))
+        if record.body is None and own:
             raise Erased(
                 f"event {draft.id!r} was erased; recording it again restores nothing. Use another id"
             )

@@ -210,7 +210,8 @@ def _sums(event: Event) -> list[Key]:
 
 
 def _edits(event: Event) -> list[Key]:
-    return [(event.payload["key"],)] if event.payload.get("key") else []
+    key = event.payload.get("key")
+    return [(id, key) for id in event.payload["changes"]] if key else []
 
 
 def _shown(event: Event) -> list[Key]:
@@ -322,7 +323,7 @@ MEMORY = Capability(
         View("memory.pinned", 1, _pinned, _fold_pinned, kinds=PLACING),
         View("memory.sums", 1, _sums, _fold_sums, kinds=CHANGING),
         View("memory.tombstones", 1, _stones, _fold_stone, kinds=frozenset({UPDATED, *ENDING})),
-        View("memory.edits", 1, _edits, _first_position, kinds=frozenset({UPDATED})),
+        View("memory.edits", 2, _edits, _first_position, kinds=frozenset({UPDATED})),
         View("memory.shown", 2, _shown, _position, kinds=frozenset({RECALLED, RECEIPT})),
         View("memory.heard", 2, _heard, _fold_heard, kinds=frozenset({RECALLED, RECEIPT}), insert_only=True),
         View("memory.settings", 1, lambda _: [("",)], _payload, kinds=frozenset({CONFIGURED})),

@@ -118,7 +118,7 @@ def _check_consistent(
 def decide_patch(overlay: Overlay, request: Patch) -> int | Denied:
     """Answers the position of the change, or of the last one if nothing changes."""
     item = known_item(overlay, request.by, request.id)
-    if request.key and overlay.get("memory.edits", request.key) is not None:
+    if request.key and overlay.get("memory.edits", item.id, request.key) is not None:
         return item.position
     refused = refused_change(overlay, request.by, item, request.act, request.run)
     if refused:

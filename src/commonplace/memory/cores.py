@@ -47,7 +47,7 @@ class Core(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     visibility: Literal["private", "team", "public"] = "team"
     config: CoreConfig = CoreConfig()
     scope: str = ""
-    """The scope that it belongs to, by its key."""
+    """The scope that it belongs to; "" for the root. In the book, the scope's key; as it is shown, its path."""
 
     def __str__(self) -> str:
         about = f": {self.description}" if self.description else ""

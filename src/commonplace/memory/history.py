@@ -113,7 +113,7 @@ def _erased(session: Session, viewer: Viewer, id: str) -> list[ItemChange]:
     """All that is known of an item whose content is gone. Raises NotFound, alike for one that is not there."""
     stone = viewer.views.get("memory.tombstones", id)
     own = stone is not None and session.actor in (OWNER, stone["agent"])
-    if not own or not stone["erased"] or not viewer.pairs[-1][1].in_scope(stone.get(SCOPE, "")):
+    if not own or not stone["erased"] or not viewer.rights_now.in_scope(stone.get(SCOPE, "")):
         raise NotFound(f"there is no item {id!r} in this book")
     when = from_us(stone["deleted_us"])
     return [ItemChange("erased", stone["deleted_by"], when, viewer.views.position, why=stone["reason"])]
@@ -156,8 +156,8 @@ class _VersionReader:
             before = labels or {}
             if item is not None and fields and self._visible(position, item) is not None:
                 yield ItemChange(
-                    "relabelled", event.actor, event.created_at, position, fields, masked(event.payload["reason"])
-                )  # fmt: skip
+                    "relabelled", event.actor, event.created_at, position, fields, _why(event, id)
+                )
 
     def _versions(self, view: str, id: str) -> list[tuple[int, Any]]:
         """What a row was from which position on, as far as versions are kept."""
@@ -181,7 +181,7 @@ class _VersionReader:
         item = labelled(then, item)
         if not may_read(rights, item):
             return None
-        now, today = self._viewer.pairs[-1]
+        now, today = self._viewer.now, self._viewer.rights_now
         fields = msgspec.to_builtins(without_secrets(item))
         return fields if rights.sees_all else readable_ids(fields, lambda id: may_read_id(now, today, id))
 

@@ -21,6 +21,7 @@ from ..ledger.checks import from_us
 from ..ledger.events import Event, draft
 from ..ledger.labels import strictness
 from ..ledger.overlay import Overlay
+from ..ledger.scopes import scope_of
 from .changes import change, end_disputes, weight_of
 from .claims import framed, key_form
 from .cores import core_of, may_know, no_core
@@ -172,9 +173,10 @@ def _repeated_call(case: Case) -> RememberResult | None:
     event = None if request.id is None else overlay.event(request.id)
     if event is None:
         return None
-    if event.erased and event.actor == request.by:
+    own = (event.actor, scope_of(event)) == (request.by, overlay.scope)
+    if own and event.erased:
         raise Erased(f"item {request.id!r} was erased; remembering it again restores nothing. Use another id")
-    if event.kind != CREATED or event.actor != request.by or not _same_request(event, request):
+    if event.kind != CREATED or not own or not _same_request(event, request):
         raise Conflict(f"{request.id!r} is already recorded with other content: use another id")
     stored = event.payload.get("held")
     held = None if stored is None else case.without_hidden(msgspec.convert(stored, Held))

@@ -31,11 +31,14 @@ class Suggestion(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] = ()
 
 
-def suggested(items: Sequence[Item], rules: Mapping[str, CoreConfig], now_us: int) -> list[Suggestion]:
-    """Suggestions for these items, the cores' own rules in `rules`: duplicates first, then links, stale ones, tags."""
-    places = defaultdict[tuple[str, bool], list[Item]](list)
+def suggested(
+    items: Sequence[Item], rules: Mapping[tuple[str, str], CoreConfig], now_us: int
+) -> list[Suggestion]:
+    """Suggestions for these items, each core's own rules in `rules` by its scope and id: duplicates first, then links,
+    stale ones, tags. Items of different scopes do not meet."""
+    places = defaultdict[tuple[str, str, bool], list[Item]](list)
     for item in items:
-        places[item.core or "", item.repository].append(item)
+        places[item.scope, item.core or "", item.repository].append(item)
     suggestions: list[Suggestion] = []
     for entries in places.values():
         suggestions += [*_merges(entries), *_links(entries), *_stale(entries, rules, now_us), *_tags(entries)]
@@ -72,9 +75,11 @@ def _links(items: Sequence[Item]) -> Iterator[Suggestion]:
                 yield Suggestion("link", (id, item.id), f"both are about {', '.join(sorted(tags))}")
 
 
-def _stale(items: Iterable[Item], rules: Mapping[str, CoreConfig], now_us: int) -> Iterator[Suggestion]:
+def _stale(
+    items: Iterable[Item], rules: Mapping[tuple[str, str], CoreConfig], now_us: int
+) -> Iterator[Suggestion]:
     for item in items:
-        rule = rules.get(item.core or "", CoreConfig())
+        rule = rules.get((item.scope, item.core or ""), CoreConfig())
         age = (now_us - (item.verified_us or item.recorded_us)) // DAY_US
         if item.valid_until_us is not None and item.valid_until_us <= now_us:
             yield Suggestion("refresh", (item.id,), "the time for which it holds is over")

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never
 
-from msgspec import convert, json
+from msgspec import json
+from msgspec.structs import replace
 
 from ..access.masking import masked
 from ..access.rights import OWNER
@@ -24,8 +25,9 @@ from ..ledger.checks import (
     to_us,
 )
 from ..ledger.encoding import encode_payload
+from ..ledger.scopes import written
 from ..verbs import verb
-from .cores import DEEPEST, Core, LinkStep, SetCore, core_of, no_core, walked
+from .cores import DEEPEST, Core, LinkStep, SetCore, no_core, walked
 from .fields import check_one_of, check_tasks, checked, shape_of
 from .filters import FILTERS, check_known, item_filter
 from .history import ItemChange, history
@@ -445,7 +447,7 @@ class Memory:
             self._session.run,
         )
         core: Core = self._session.submit("memory.core", request, "core")
-        return core
+        return replace(core, scope=written(self._session.scope))
 
     @verb
     def core(self, id: str | Core, at: At = None) -> Core:
@@ -454,16 +456,17 @@ class Memory:
         `id` is the id of the core."""
         id = check_name("a core", id_of(id))
         with self._session.viewer(at) as viewer:
-            if not viewer.sees_core(id):
-                raise NotFound(no_core(id))
-            return core_of(viewer.views, id)
+            core = viewer.core(viewer.views.scope, id)
+        if core is None:
+            raise NotFound(no_core(id))
+        return core
 
     @verb
     def cores(self, at: At = None) -> Cores:
-        """The cores that this actor may know of."""
+        """The cores that this actor may know of, of every scope that it reads."""
         with self._session.viewer(at) as viewer:
-            cores = [convert(row, Core) for _, row in viewer.views.scan("memory.cores")]
-            return [core for core in cores if viewer.sees_core(core.id)]
+            cores = [viewer.core(*map(str, key)) for key, _ in viewer.rows("memory.cores")]
+        return [core for core in cores if core is not None]
 
     @verb
     def suggestions(
@@ -475,8 +478,8 @@ class Memory:
         `core` is the core to look at alone."""
         from .suggestions import suggested
 
-        rules = {each.id: each.config for each in self.cores(at)}
-        if core is not None and check_name("a core", core) not in rules:
+        rules = {(each.scope, each.id): each.config for each in self.cores(at)}
+        if core is not None and all(check_name("a core", core) != id for _, id in rules):
             raise NotFound(no_core(core))
         now_us = self._session.ledger.moment(at) if now is None else to_us("now", now)
         return suggested([*self.list(core=core, at=at)], rules, now_us)
@@ -535,7 +538,7 @@ def forget(
     check_known(
         "forget", unknown, ("id", *FILTERS, "erase", "confirm", "reason", "dry_run", "if_position", "scope")
     )
-    session = session.narrowed(scope)
+    session = session.to_change(scope)
     if confirm != CONFIRMATION and not dry_run:
         raise BadInput(
             f'nothing was forgotten: say confirm="{CONFIRMATION}" if you mean it, or dry_run=True to see'

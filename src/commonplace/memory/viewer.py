@@ -43,6 +43,15 @@ class Viewer(NamedTuple):
         return self.pairs[-1][0]
 
     @property
+    def rights_then(self) -> Rights:
+        """Its rights as of the moment that is asked about."""
+        return self.pairs[0][1]
+
+    @property
+    def rights_now(self) -> Rights:
+        return self.pairs[-1][1]
+
+    @property
     def settings(self) -> Settings:
         return settings_of(self.views)
 
@@ -54,15 +63,18 @@ class Viewer(NamedTuple):
             for views, rights in self.pairs
         )
 
-    def sees_core(self, id: str) -> bool:
-        rows = [(views.get("memory.cores", views.scope, id), rights) for views, rights in self.pairs]
-        return all(row is not None and may_know(rights, convert(row, Core)) for row, rights in rows)
+    def core(self, scope: str, id: str) -> Core | None:
+        """The core of a scope with this id, as it is shown, if the reader may know of it."""
+        rows = [(views.get("memory.cores", scope, id), rights) for views, rights in self.pairs]
+        if not all(row is not None and may_know(rights, convert(row, Core)) for row, rights in rows):
+            return None
+        return replace(convert(rows[0][0], Core), scope=name_of(self.now, scope))
 
     # items
 
     def rows(self, view: str, *prefix: str | int) -> list[tuple[Key, Any]]:
         """The rows of a view whose keys go on with a scope after these parts, of every scope that it reads."""
-        scopes = self.pairs[0][1].scopes
+        scopes = self.rights_then.scopes
         if scopes is None:
             return self.views.scan(view, *prefix)
         return [row for scope in sorted(scopes) for row in self.views.scan(view, *prefix, scope)]
@@ -70,12 +82,12 @@ class Viewer(NamedTuple):
     @property
     def partitions(self) -> list[str]:
         """Where a view that keeps rows for each scope and for all scopes together is read: a few scopes one by one."""
-        scopes = self.pairs[0][1].scopes
+        scopes = self.rights_then.scopes
         return ["", SCOPED] if scopes is None or len(scopes) > FEW_SCOPES else sorted(scopes)
 
     def allows(self, item: Item) -> bool:
         """Whether it may read an item, by the rights and labels of then and of now."""
-        if not may_read(self.pairs[0][1], item):
+        if not may_read(self.rights_then, item):
             return False
         for views, rights in self.pairs[1:]:
             today = item_at(views, item.id)
@@ -89,7 +101,7 @@ class Viewer(NamedTuple):
 
     def items(self) -> Iterator[Item]:
         """Every item that it may see."""
-        if self.pairs[0][1].scopes is None:
+        if self.rights_then.scopes is None:
             return filter(self.allows, all_items(self.views))
         rows = (row for where in self.partitions for row in self.views.each("memory.order", where))
         return (item for _, id in rows if (item := self.item(str(id))) is not None)
@@ -112,7 +124,7 @@ class Viewer(NamedTuple):
             item = replace(item, held=replace(item.held, comparison=compared(item.as_content(), others)))
         if item.scope:
             item = replace(item, scope=name_of(self.now, item.scope))
-        return without_secrets(item if self.pairs[0][1].sees_all else self._without_hidden(item))
+        return without_secrets(item if self.rights_then.sees_all else self._without_hidden(item))
 
     def _standing(self, id: str) -> Item | None:
         """An item, or what has taken its place since, as far as the reader may see it."""

@@ -20,6 +20,7 @@ from ..errors import Busy, EngineUnavailable, OutcomeUnknown
 from ..ledger.events import Event, draft, read_header, unseal
 from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader
+from ..ledger.scopes import scope_of
 from ..memory.capability import CHANGING, ENDING, touched
 from ..memory.reading import item_at, may_name, may_read
 from ..memory.requests import CREATED, RememberResult
@@ -162,7 +163,7 @@ class FactWatch:
         self, views: ViewReader, event: Event, item: str, why: str, by: str
     ) -> Iterator[ChangedFact]:
         for (_, actor, scope, run), row in views.scan("recall.relied", item):
-            itself = actor == event.actor and run == (event.run_id or "")
+            itself = (actor, scope, run) == (event.actor, scope_of(event), event.run_id or "")
             ended = run and (views.get("state.totals", run) or {}).get("status", "running") != "running"
             visible = self._may_see(views, str(actor), item)
             if row["as_of"] < event.position and not itself and not ended and visible:

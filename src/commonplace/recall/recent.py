@@ -233,6 +233,6 @@ def _texts(events: Iterable[Event]) -> dict[str, str]:
 def _logged(session: Session, run: str, after: int, upto: int) -> Iterator[Event]:
     """The events of a run after a position and up to another, as this actor may see them, without secrets."""
     events = session.ledger.events(after, upto, run_id=run)
-    if session.sees_all:
+    if session.is_unbound_owner:
         return map(as_logged(session.ledger.snapshot), events)
     return session.visible(events, upto)

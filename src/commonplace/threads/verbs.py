@@ -360,7 +360,7 @@ def _opened(session: Session, viewer: Viewer, after: str | None) -> Iterator[Eve
     first = session.ledger.event(after) if after is not None else None
     if after is not None and (first is None or first.kind != OPENED or not _sees(viewer, first)):
         raise NotFound(f"there is no thread {after!r} to begin after")
-    views, scopes = viewer.views, viewer.pairs[-1][1].scopes
+    views, scopes = viewer.views, viewer.rights_now.scopes
     begin = "" if first is None else scope_of(first)
     every = sorted(scopes) if scopes is not None else _scopes_with_threads(views, begin)
     for scope in (scope for scope in every if scope >= begin):

@@ -57,13 +57,15 @@ def import_memories(
 ) -> ImportReport:
     """Remember everything in a foreign memory. Doing it again changes nothing: each has an id of its own."""
     memories = read_memories(path)
+    # An item of another scope is another item, so the scope's key is a part of its id; it needs no name to be one.
+    (scope,) = [""] if dry_run else session.write("scopes.name", (session.scope,))
     became, ids = list[ImportedItem](), dict[str, str]()
     for number, incoming in enumerate(memories.items, 1):
         if dry_run:
             text = incoming.body or f"{incoming.key}: {incoming.value}"
             became.append(ImportedItem(incoming.source, incoming.kind, "found", None, text[:100]))
             continue
-        item = _remembered(session, incoming, shared)
+        item = _remembered(session, incoming, shared, scope)
         became.append(item)
         if incoming.name and item.id:
             ids.setdefault(incoming.name, item.id)
@@ -73,7 +75,7 @@ def import_memories(
     return ImportReport(memories.format, tuple(became), memories.skipped, links, not dry_run)
 
 
-def _remembered(session: Session, incoming: Incoming, shared: bool | None) -> ImportedItem:
+def _remembered(session: Session, incoming: Incoming, shared: bool | None, scope: str) -> ImportedItem:
     origin = {name: value for name, value in (("agent", incoming.agent), ("run", incoming.run)) if value}
     metadata = {**incoming.metadata, **origin}
     provenance = {"source_kind": "import", "refs": [incoming.source], "metadata": metadata}
@@ -81,9 +83,8 @@ def _remembered(session: Session, incoming: Incoming, shared: bool | None) -> Im
     is_fact = incoming.kind == "fact"
     fields |= {"key": incoming.key, "value": incoming.value} if is_fact else {"text": incoming.body}
     when = _moment(incoming.occurred_at) or _moment(incoming.created_at)
-    content = canonical(
-        [incoming.source, incoming.kind, incoming.title, incoming.body, incoming.key, incoming.value]
-    )
+    said = [incoming.source, incoming.kind, incoming.title, incoming.body, incoming.key, incoming.value]
+    content = canonical([*said, scope] if scope else said)
     try:
         result = remember(
             session, **fields, provenance=provenance, shared=shared, override=BROUGHT,
