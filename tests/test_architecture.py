@@ -108,6 +108,7 @@ def test_surfaces_only_translate() -> None:
         "ledger.encoding",
         "ledger.events",
         "ledger.ledger",
+        "ledger.printing",
         "ledger.transfer",
         "memory",
         "memory.items",

@@ -242,3 +242,36 @@ EXEMPT = {"memory.shown", "memory.keeper", "memory.configure", "memory.erase"}
 def test_every_command_of_memory_says_which_tier_it_writes_to() -> None:
     """Else a run's file that switches a tier off would not stop it."""
     assert {*MEMORY.commands, *DOCUMENTS.commands} == {*WRITES, *EXEMPT}
+
+
+@pytest.mark.spec("3.11", "1.4")
+def test_what_was_exported_can_be_taken_in_by_another_book(book: Book, tmp_path: Path) -> None:
+    until = datetime(2040, 1, 1, tzinfo=UTC)
+    book.remember(
+        "Alice likes tea", metadata={"plan": "pro", "seats": 3}, tags=["tea"], pinned=True, valid_until=until
+    )
+    book.remember(key="port", value={"http": [80, 8080]}, citations=["a.py:1"], reason="it was free")
+    book.remember("We met in Rome", kind="episode", occurred_at=datetime(2026, 1, 1, tzinfo=UTC))
+    gone = book.remember("Alice lives in Oslo")
+    book.forget(gone, confirm="FORGET")
+    assert book.memory.export(tmp_path / "items.jsonl") == 4
+    with (tmp_path / "items.jsonl").open("a") as file:
+        file.write('{"kind": "note", "id": 1, "agent": "x", "position": 1, "recorded_us": "soon"}\n')
+    with commonplace.open("memory:") as other:
+        report = other.memory.import_(tmp_path / "items.jsonl")
+        assert (report.format, report.counts) == ("commonplace", {"stored": 3})
+        assert [skipped.why[:20] for skipped in report.skipped] == ["it is forgotten", "no item as `memory.e"]
+        fields = (
+            "kind",
+            "text",
+            "metadata",
+            "tags",
+            "pinned",
+            "valid_until",
+            "citations",
+            "reason",
+            "occurred_at",
+        )
+        same = [[getattr(item, name) for name in fields] for item in book.memory.list()]
+        assert [[getattr(item, name) for name in fields] for item in other.memory.list()] == same
+        assert {item.trust for item in other.memory.list()} == {"low"}  # until a person says otherwise

@@ -350,8 +350,8 @@ class Memory:
         progress: Callable[[int, int], None] | None = None,
     ) -> ImportReport:
         """Take in the memory of another tool: a folder of markdown notes, a MEMORY.md, CLAUDE.md or AGENTS.md, an
-        export of mem0 or of the MCP memory server. The report says what each part became; importing again
-        changes nothing.
+        export of mem0, of the MCP memory server or of `memory.export`. The report says what each part became; importing
+        again changes nothing.
 
         `source` is the folder or file to read. `shared` is whether the whole team sees it."""
         from .imports.importing import import_memories

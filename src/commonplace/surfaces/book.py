@@ -187,9 +187,9 @@ def titles(reader: Any) -> Callable[[str], str]:
 
 def import_(shell: Shell, source: str, *, dry_run: bool = False) -> Output:
     """Take in the events of an export, or the memory of another tool: a folder of markdown notes, a MEMORY.md,
-    CLAUDE.md or AGENTS.md, an export of mem0 or of the MCP memory server, with a report of what became what. Of an
-    export: into an empty book, or one that holds a beginning of it, positions and hashes are kept; otherwise the events
-    are recorded anew, with their origin named.
+    CLAUDE.md or AGENTS.md, an export of memory, of mem0 or of the MCP memory server, with a report of what became what.
+    Of an export of events: into an empty book, or one that holds a beginning of it, positions and hashes are kept;
+    otherwise the events are recorded anew, with their origin named.
 
     `source` is the folder or file to read."""
     from ..ledger.transfer import is_export

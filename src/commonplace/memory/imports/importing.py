@@ -81,6 +81,7 @@ def _remembered(session: Session, incoming: Incoming, shared: bool | None, scope
     provenance = {"source_kind": "import", "refs": [incoming.source], "metadata": metadata}
     fields: dict[str, Any] = {name: getattr(incoming, name) for name in ("kind", "title", "tags", "category")}
     is_fact = incoming.kind == "fact"
+    fields |= incoming.fields
     fields |= {"key": incoming.key, "value": incoming.value} if is_fact else {"text": incoming.body}
     when = _moment(incoming.occurred_at) or _moment(incoming.created_at)
     said = [incoming.source, incoming.kind, incoming.title, incoming.body, incoming.key, incoming.value]

@@ -39,6 +39,8 @@ class Incoming(msgspec.Struct, frozen=True):
     """File and line, or file and id in the export."""
     metadata: dict[str, Any] = {}
     """What else the source says of it."""
+    fields: dict[str, Any] = {}
+    """Further parameters of `remember`, where the source is a book."""
 
 
 class Skipped(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from msgspec.json import decode
 from msgspec.structs import replace
 
 from ...errors import shown
+from . import items as own_items
 from . import mem0, server_memory
 from .incoming import FileRead, Incoming, Skipped, short, unique
 
@@ -34,7 +35,7 @@ class Records(Protocol):
     ) -> list[Incoming]: ...
 
 
-FORMATS: tuple[Records, ...] = (mem0, server_memory)
+FORMATS: tuple[Records, ...] = (own_items, mem0, server_memory)
 
 Row = tuple[str, Any]
 """Where a record stands, and what stands there."""
@@ -84,7 +85,8 @@ def read(name: str, text: str) -> FileRead:
     if not kinds and (rows or not format):
         return FileRead(name, None, skipped=[Skipped(name, broken)])
     _link(items, named, relations)
-    format = mem0.NAME if mem0.NAME in kinds else format or server_memory.NAME
+    known = (each.NAME for each in (own_items, mem0) if each.NAME in kinds)
+    format = next(known, format or server_memory.NAME)
     return FileRead(name, format, items, skipped)
 
 
