@@ -13,7 +13,10 @@ from msgspec.structs import replace
 from ..access.masking import masked
 from ..errors import BadInput, NotFound, shown
 from ..ledger.checks import check_name
+from ..ledger.encoding import decode
 from ..ledger.events import Event
+from ..ledger.keys import Key
+from ..ledger.labels import Labels
 from ..ledger.printing import Readable
 from ..ledger.reader import pages
 from ..memory.viewer import Viewer
@@ -47,6 +50,8 @@ class ThreadReader:
 
     def __init__(self, ledger: Ledger, viewer: Viewer, key: str) -> None:
         self._ledger, self._viewer, self.key = ledger, viewer, key
+        self._relabelled: dict[str, list[Labels]] = {}
+        """What the labels of events were changed to, for each pair of views and rights of the viewer."""
 
     def newest(self, before: int | None = None, after: int = 0) -> Iterator[Event]:
         """The messages from the last one on, or from before a number on, down to after another. They are read page by
@@ -65,6 +70,11 @@ class ThreadReader:
     def visible(self, ids: Sequence[str]) -> Iterator[Event]:
         """Those of these messages that the reader may see, in this order."""
         events = {event.id: event for event in self._ledger.events_by_id(ids)}
+        keys: list[Key] = [(id,) for id in ids]
+        rows = [views.get_all(decode, "labels", keys) for views, _ in self._viewer.pairs]
+        self._relabelled |= {
+            id: [row or {} for row in labels] for id, *labels in zip(ids, *rows, strict=True)
+        }
         for id in ids:
             event = events.get(id)
             if event is not None and self.shows(event):
@@ -75,12 +85,20 @@ class ThreadReader:
             event.kind == MESSAGE
             and event.session_id == self.key
             and not event.erased
-            and all(may_see(views, rights, event) for views, rights in self._viewer.pairs)
+            and all(
+                may_see(views, rights, event, labels)
+                for (views, rights), labels in zip(self._viewer.pairs, self._labels(event.id), strict=True)
+            )
         )
+
+    def _labels(self, id: str) -> list[Labels]:
+        if id not in self._relabelled:
+            self._relabelled[id] = [views.get("labels", id) or {} for views, _ in self._viewer.pairs]
+        return self._relabelled[id]
 
     def sensitivity(self, event: Event) -> str:
         """How sensitive a message is, by its labels as they stand."""
-        labels = {**event.labels, **(self._viewer.views.get("labels", event.id) or {})}
+        labels = {**event.labels, **self._labels(event.id)[0]}
         return str(labels.get("sensitivity", "private"))
 
     def row(self, view: str) -> Any:
