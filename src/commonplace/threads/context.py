@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MAX_CHARS = 4_000
 RECENT_SHARE = 0.25
 """The share of the budget that the last turns may take before anything else."""
-SHORTEST = 40
+SHORT_TURN = 40
 """How many characters a turn takes about, at least: so many are looked for as could fit."""
 MOST_TURNS = 400
 """How many turns are looked for, or read from the end, at most."""
@@ -281,7 +281,8 @@ class _ContextMaker:
         last = [self._line(turn, "recent", turn.message.text) for turn in self._last.turns]
         number = self._within_share(last)
         first, rest = last[:number], last[number:]
-        lines = self._once(first, _in_turn(list(self._found(first, gathering))))
+        found = [*self._turns_about({line.id for line in first}), *self._items(gathering)]
+        lines = self._once(first, _in_turn(found))
         lines[number:number] = self._summary(min((line.place for line in first), default=0))
         ids = {line.id for line in lines}
         return self._that_could_fit([*lines, *(line for line in rest if line.id not in ids)])
@@ -353,13 +354,15 @@ class _ContextMaker:
             day=f"{message.time:%Y-%m-%d}",
         )
 
-    def _found(self, first: Sequence[DigestLine], gathering: Gathering) -> Iterator[_Candidate]:
-        """Older turns and items that bear on the query."""
-        shown = {line.id for line in first}
+    def _turns_about(self, shown: Collection[str]) -> Iterator[_Candidate]:
+        """Older turns that bear on the query, without those that are shown."""
         for turn, hit in self._older_turns(shown):
             text = turn.message.text
             part = text if len(text) <= LONG else f"{CUT}{excerpt(text, matched_words(hit))}{CUT}"
             yield _Candidate(self._line(turn, "search", part, hit.score), text)
+
+    def _items(self, gathering: Gathering) -> list[_Candidate]:
+        """Items that bear on the query, checked anew. What was checked outside the book is noted for the receipt."""
         items = [gathered.item for gathered in gathering.items]
         with self._session.viewer(self._request.at) as viewer:
             checked = self._checks.of(viewer.views, items)
@@ -367,12 +370,15 @@ class _ContextMaker:
         self._outside = [(id, record.position) for id, record in sorted(checked.items())]
         events = self._session.ledger.events_by_id([item.id for item in items])
         parents = {event.id: frozenset(event.parents) for event in events}
-        for gathered in gathering.items:
-            item = gathered.item
-            configured = gathered.via in ("key", "tagged")
-            yield _Candidate(
-                bar.candidate(gathered), item.text, parents.get(item.id, frozenset()), configured
+        return [
+            _Candidate(
+                bar.candidate(gathered),
+                gathered.item.text,
+                parents.get(gathered.item.id, frozenset()),
+                gathered.via in ("key", "tagged"),
             )
+            for gathered in gathering.items
+        ]
 
     def _older_turns(self, shown: Collection[str]) -> Iterator[tuple[_Turn, Hit]]:
         request, key = self._request, self._last.key
@@ -387,7 +393,7 @@ class _ContextMaker:
                 at=request.at,
                 chosen=_is_turn,
                 talk=f"{key}@",
-                limit=min(MOST_TURNS, len(shown) + self._most // SHORTEST),
+                limit=min(MOST_TURNS, len(shown) + self._most // SHORT_TURN),
                 how="hybrid",
             )
 
