@@ -12,7 +12,7 @@ from ..ledger.events import Draft, Event, draft, read_header
 from ..ledger.keys import Key
 from ..ledger.labels import FLOWING, flow, lowers
 from ..ledger.overlay import Overlay
-from ..ledger.scopes import SCOPES, Path, decide_name, lies_in, name_of, path_of
+from ..ledger.scopes import SCOPE, SCOPES, Path, decide_name, lies_in, name_of, path_of
 from ..ledger.views import Capability, Kind, View
 from .rights import ACTS, OWNER, SCOPED, Permission, checked_rule, rights_of, rule_in, scope_permission
 
@@ -122,7 +122,8 @@ def decide_relabel(overlay: Overlay, request: Relabel) -> Denied | Event:
             return refused
     changes = {request.id: request.labels} | _stricter_below(overlay, request.id, request.labels)
     payload = {"id": request.id, "changes": changes, "reason": request.reason}
-    return overlay.emit(draft(RELABELLED, actor=request.by, payload=payload))
+    relabelled = draft(RELABELLED, actor=request.by, payload=payload, parents=[request.id])
+    return overlay.emit(relabelled, scope=read_header(record).labels.get(SCOPE, ""))
 
 
 def _stricter_below(overlay: Overlay, id: str, labels: dict[str, str]) -> dict[str, dict[str, str]]:

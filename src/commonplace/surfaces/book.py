@@ -15,10 +15,10 @@ import click
 from msgspec import MsgspecError
 
 from ..errors import BadInput, BookNotFound, CommonplaceError, NotFound
-from ..finding import told
 from ..ledger.encoding import decode
 from ..ledger.events import Event
 from ..ledger.ledger import At
+from ..ledger.printing import told
 from ..participant import Actor
 from ..verbs import EventId
 from . import health
@@ -258,6 +258,8 @@ def erase(
         if proof is not None:
             raise BadInput("--proof goes with what is found: give --text, --scope, --metadata or --actor")
         return _erase_events(book, [whole_id(book, "event", each) for each in id], reason, dry_run, yes)
+    if proof is not None:  # before anything is erased
+        book.admin.check_proof(proof)
     with shell.progress("looking") as progress:
         found = book.admin.find(**filters, progress=progress)
     planned = book.erase(found, reason=reason, dry_run=True)
