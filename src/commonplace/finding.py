@@ -36,6 +36,7 @@ from .memory.filters import MetadataTest
 from .memory.items import event_text, joined, subject_and_fact, texts_in
 from .memory.requests import CREATED, UPDATED
 from .recall.changed_facts import CHANGED
+from .state.redaction import as_logged
 from .threads.capability import MESSAGE
 from .work.kinds import ADDED, EDITED
 
@@ -244,6 +245,7 @@ class _LedgerSearch:
         self._path = request.path
         self._spellings = Spellings(request.texts)
         self._in_blob = lru_cache(1024)(self._blob_holds)
+        self._without_secrets = as_logged(self._ledger.snapshot)
         self._actors: set[str] = set()
         self._fields: set[str] = set()
         self._entries: list[Mention] = []
@@ -366,7 +368,7 @@ class _LedgerSearch:
         )
         in_blob_alone = bool(places) and all(place.path.startswith("blob ") for place in places)
         thing = thing_of(event.kind)
-        says = around(places[0].text, self._spellings) if places else self._sample(event)
+        says = around(places[0].text, self._spellings) if places else self._says(self._without_secrets(event))
         self._entries.append(
             Mention(
                 event.id,
@@ -377,20 +379,21 @@ class _LedgerSearch:
                 beginning(says, 120),
             )
         )
+        if not places:
+            self._take_sample(event)
+            return
         residue = self._ledger.registry.residue(event, self._spellings)
-        if residue and places:
+        if residue:
             self._kept(event.kind, residue)
 
-    def _sample(self, event: Event) -> str:
-        """What an event says, on one line. A piece of it is kept to look for in files."""
-        said = self._said(event)
-        pieces = list(_pieces([said, event.payload]))
+    def _take_sample(self, event: Event) -> None:
+        pieces = list(_pieces([self._says(event), event.payload]))
         for digest in () if pieces else event.blobs[:1]:
             pieces = list(_pieces(list(_readings(self._ledger.blob(digest) or b""))))
         self._samples += pieces[:1]
-        return said or "".join(pieces[:1])
 
-    def _said(self, event: Event) -> str:
+    def _says(self, event: Event) -> str:
+        """What an event says, on one line: its words, or else the first words that stand in it."""
         payload = event.payload
         if event.kind == CREATED:
             text = joined(*subject_and_fact(payload["item"]))
@@ -398,7 +401,7 @@ class _LedgerSearch:
             text = written(tuple(payload["path"]))
         else:
             text = self._ledger.registry.says(event) or event_text(payload) or payload.get("name") or ""
-        return " ".join(text.split()) if isinstance(text, str) else ""
+        return " ".join(text.split() if isinstance(text, str) and text else [*_pieces(payload)][:1])
 
     def _asks(self, name: str) -> bool:
         return bool(getattr(self._request, name))
