@@ -474,6 +474,8 @@ def test_a_scope_is_found_with_all_that_names_it_and_nothing_is_left(book: Book,
     assert {mention.id for mention in found.derived}.isdisjoint(found.ids)
     says = {mention.kind: mention.snippet for mention in found}
     assert says["scope.named"] == "users/alice"
+    assert says["access.denied"] == "users/alice/orders"
+    assert says["access.relabelled"] == "Alice told her doctor so"
     assert says["thread.message"] == "Where is the parcel of last Tuesday?"
     assert "peanuts" in next(mention.snippet for mention in found if mention.id == ids["allergy"])
     erasure = book.erase(found, reason="the account was closed")
@@ -608,7 +610,7 @@ def test_what_was_erased_or_forgotten_is_told_in_a_sentence() -> None:
         plan = book.erase(str(item.id), dry_run=True)
         assert str(plan) == "2 events would be erased (1 event, 1 item)"
         assert repr(plan) == f"<Erasure {plan}>"
-        assert str(book.erase(event.id)) == "1 event erased (1 event)"
+        assert str(book.erase(event.id)) == "1 event erased"
         assert str(book.forget(item.id, dry_run=True)) == "1 item would be forgotten"
         done = book.forget(item.id, erase=True, confirm="FORGET")
         assert repr(done) == "<Forgotten 1 item forgotten; 1 event erased>"

@@ -400,8 +400,10 @@ class _LedgerSearch:
         elif event.kind == NAMED:
             text = written(tuple(payload["path"]))
         else:
-            text = self._ledger.registry.says(event) or event_text(payload) or payload.get("name") or ""
-        return " ".join(text.split() if isinstance(text, str) and text else [*_pieces(payload)][:1])
+            said = (payload.get(name) for name in ("name", "what", "reason"))
+            text = self._ledger.registry.says(event) or event_text(payload)
+            text = text or next((each for each in said if isinstance(each, str)), "")
+        return " ".join(text.split() or [*_pieces(payload)][:1])
 
     def _asks(self, name: str) -> bool:
         return bool(getattr(self._request, name))

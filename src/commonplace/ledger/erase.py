@@ -43,7 +43,7 @@ class Erasure(Readable, msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         done = "erased" if self.gone else "would be erased"
-        things = f" ({told(self.counts)})" if self.counts else ""
+        things = f" ({told(self.counts)})" if self.counts.keys() - {"event"} else ""
         before = f", {len(self.already):,} erased before" if self.already else ""
         return f"{number(len(self.erased), 'event')} {done}{things}{before}"
 
