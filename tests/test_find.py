@@ -503,13 +503,14 @@ def test_samples_of_what_was_found_are_looked_for_in_files_and_shown_nowhere(tmp
         tell_of_alice(book)
         for number in range(100):
             book.as_actor("bot", scope="users/alice").record(
-                "agent.spoke", payload={"text": f"word {number} of many"}
+                "agent.spoke", payload={"text": f'so\n"{number}"\t is  the number of it, and much more ' * 3}
             )
         book.remember("Likes her rice with a little lemon")  # of somebody else, and stays
         found = book.admin.find(scope="users/alice")
         assert 3 < len(found.samples) <= 50
         assert all(len(sample) <= 60 and "\n" not in sample for sample in found.samples)
         assert "users/alice" in found.samples
+        assert {hit.text for hit in book.admin.find_text(found.samples)} == {*range(len(found.samples))}
         assert "peanuts" not in str(found) + repr(found)
         early = book.admin.proof(found, tmp_path / "early.json")
         assert (early.gone, early.purged) == (False, False)

@@ -36,6 +36,7 @@ from .memory.filters import MetadataTest
 from .memory.items import event_text, joined, subject_and_fact, texts_in
 from .memory.requests import CREATED, UPDATED
 from .recall.changed_facts import CHANGED
+from .recall.index_feed import shown_text
 from .state.redaction import as_logged
 from .threads.capability import MESSAGE
 from .work.kinds import ADDED, EDITED
@@ -64,6 +65,9 @@ GROUPS = {
 
 MOST_PLACES = 5
 """How many places within one event are named."""
+
+LONGEST_SNIPPET = 120
+"""How many characters of what an event says are shown."""
 
 KNOWN = 12
 """How many names an error lists."""
@@ -245,7 +249,7 @@ class _LedgerSearch:
         self._path = request.path
         self._spellings = Spellings(request.texts)
         self._in_blob = lru_cache(1024)(self._blob_holds)
-        self._without_secrets = as_logged(self._ledger.snapshot)
+        self._as_logged = as_logged(self._ledger.snapshot)
         self._actors: set[str] = set()
         self._fields: set[str] = set()
         self._entries: list[Mention] = []
@@ -368,7 +372,7 @@ class _LedgerSearch:
         )
         in_blob_alone = bool(places) and all(place.path.startswith("blob ") for place in places)
         thing = thing_of(event.kind)
-        says = around(places[0].text, self._spellings) if places else self._says(self._without_secrets(event))
+        says = around(places[0].text, self._spellings) if places else self._beginning(event)
         self._entries.append(
             Mention(
                 event.id,
@@ -376,7 +380,7 @@ class _LedgerSearch:
                 "blob" if in_blob_alone and thing != "receipt" else thing,
                 event.kind,
                 tuple(place.path for place in places[:MOST_PLACES]) or tuple(given),
-                beginning(says, 120),
+                beginning(says, LONGEST_SNIPPET),
             )
         )
         if not places:
@@ -387,13 +391,19 @@ class _LedgerSearch:
             self._kept(event.kind, residue)
 
     def _take_sample(self, event: Event) -> None:
-        pieces = list(_pieces([self._says(event), event.payload]))
+        """Keep the longest piece of what it says, as it stands there."""
+        pieces = list(_pieces(event.payload))
         for digest in () if pieces else event.blobs[:1]:
             pieces = list(_pieces(list(_readings(self._ledger.blob(digest) or b""))))
-        self._samples += pieces[:1]
+        self._samples += [max(pieces, key=len)] if pieces else []
+
+    def _beginning(self, event: Event) -> str:
+        """The beginning of what an event says, on one line, without the secrets of its run."""
+        text = shown_text(self._says(event), event, self._as_logged, most=2 * LONGEST_SNIPPET)
+        return " ".join(text.split())
 
     def _says(self, event: Event) -> str:
-        """What an event says, on one line: its words, or else the first words that stand in it."""
+        """What an event says: its words, or else the first words that stand in it."""
         payload = event.payload
         if event.kind == CREATED:
             text = joined(*subject_and_fact(payload["item"]))
@@ -403,7 +413,7 @@ class _LedgerSearch:
             said = (payload.get(name) for name in ("name", "what", "reason"))
             text = self._ledger.registry.says(event) or event_text(payload)
             text = text or next((each for each in said if isinstance(each, str)), "")
-        return " ".join(text.split() or [*_pieces(payload)][:1])
+        return text if text.strip() else next(_pieces(payload), "")
 
     def _asks(self, name: str) -> bool:
         return bool(getattr(self._request, name))
