@@ -102,7 +102,6 @@ def test_surfaces_only_translate() -> None:
         "engines.contract",
         "errors",
         "files.safe",
-        "finding",
         "index.names",
         "ledger.checks",
         "ledger.encoding",

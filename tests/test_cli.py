@@ -641,6 +641,25 @@ def test_what_is_found_is_erased_after_a_confirmation_that_names_the_counts(cli:
     assert "nothing found for 'kim'" in cli("book", "find", "kim", "--book", "team.db").out
 
 
+@pytest.mark.spec("7.2", "3.12")
+def test_a_proof_that_cannot_be_written_is_refused_before_anything_is_erased(cli: Cli) -> None:
+    fill("team.db")
+    with commonplace.open("team.db") as book:
+        book.as_actor("bot", scope="users/kim").remember("Kim is allergic to peanuts")
+    erase = ("book", "erase", "--scope", "users/kim", "--yes", "--book", "team.db")
+    for wrong in ("nowhere/proof.json", "."):
+        refused = cli(*erase, "--proof", wrong)
+        assert refused.code != 0
+        assert f"the proof cannot be written to '{wrong}'" in refused.err
+    found = cli("book", "find", "--scope", "users/kim", "--book", "team.db", "--json").json
+    assert found["counts"] == {"item": 1, "scope name": 1}
+    assert [entry["snippet"] for entry in found["entries"]] == ["users/kim", "Kim is allergic to peanuts"]
+    assert "samples" not in found
+    done = cli(*erase, "--proof", "proof.json", "--json").json
+    assert (done["counts"], done["proof"]["gone"], done["proof"]["purged"]) == (found["counts"], True, True)
+    assert "peanuts" not in str(done)
+
+
 @pytest.mark.spec("7.2")
 def test_status_tells_where_the_book_stands(cli: Cli) -> None:
     cli("init", "--name", "team")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 import unicodedata
 from hashlib import sha256
 from pathlib import Path
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 
 import commonplace
 from commonplace import Blob, Book
+from commonplace.finding import thing_of
+from commonplace.ledger.printing import number
 from tests.test_views import stored_rows
 
 NAME = "Zoë Ünal-Brandt"
@@ -275,7 +278,7 @@ def test_the_proof_holds_nothing_of_the_content(tmp_path: Path) -> None:
         path = tmp_path / "proof.json"
         proof = book.admin.proof(found, path)
         assert (proof.gone, proof.purged, proof.erased) == (True, False, 2)
-        assert "where names in headers remain" in proof.file["raw_files"]["problem"]
+        assert "where names remain" in proof.file["raw_files"]["problem"]
         assert path.stat().st_mode & 0o077 == (tmp_path / "team.db").stat().st_mode & 0o077
         text = path.read_text()
         for spelling in (NAME, json.dumps(NAME)[1:-1], "Zo", "Brandt", "rice", proof.key):
@@ -411,3 +414,205 @@ def _texts(value: Any) -> list[str]:
     if isinstance(value, list | tuple):
         return [text for inner in value for text in _texts(inner)]
     return [value] if isinstance(value, str) else []
+
+
+# what belongs to somebody, by metadata, scope or actor
+
+
+@pytest.mark.spec("3.12", "L10")
+def test_what_got_its_metadata_later_is_found_and_erased_with_it(book: Book, tmp_path: Path) -> None:
+    ada = book.as_actor("ada")
+    item = ada.remember("Prefers to be called in the evening")
+    ada.memory.revise(item, text="Prefers to be called in the morning")
+    ada.memory.revise(item, metadata={"customer": "c-17"})
+    other = ada.remember("Peanuts are kept apart", metadata={"customer": "c-18"})
+    work = book.work(name="calls", id="calls")
+    task = work.add_task("Call her back at noon")
+    work.task(task.id).edit(metadata={"customer": "c-17"})
+    found = book.admin.find(metadata={"customer": "c-17"})
+    assert found.counts == {"item": 2, "task": 2}
+    assert [mention.position for mention in found] == sorted(mention.position for mention in found)
+    assert item.id in found.ids
+    assert book.admin.find("evening", metadata={"customer": "c-17"}).ids == (item.id,)
+    assert book.admin.find(metadata={"customer": "c-17"}, actor="ada").counts == {"item": 2}
+    book.erase(found, reason="asked")
+    proof = book.admin.proof(found, tmp_path / "proof.json")
+    assert proof.gone
+    assert proof.purged == book.admin.has_files_here
+    stored = str([event.payload for event in book.events()]) + str(stored_rows(book))
+    assert not any(text in stored for text in ("evening", "morning", "back at noon"))
+    assert [kept.id for kept in book.memory.list()] == [other.id]
+
+
+def tell_of_alice(book: Book) -> dict[str, str]:
+    """Let several actors do things in and about a user's scope; answers the ids of some of them."""
+    bot = book.as_actor("bot", scope="users/alice")
+    allergy = bot.remember("Allergic to peanuts, badly so", shared=True)
+    bot.remember("Likes her rice with a little lemon", shared=True)
+    bot.digest("what may she eat?")
+    bot.thread("support").add([{"role": "user", "content": "Where is the parcel of last Tuesday?"}])
+    book.access.relabel(str(allergy.id), sensitivity="sensitive", reason="Alice told her doctor so")
+    summary = book.record(
+        "agent.reflected", payload={"text": "One of them eats no nuts"}, parents=[str(allergy.id)]
+    )
+    mallory = book.as_actor("mallory", scope="users/bob")
+    for scope in ("users/alice", "users/alice/orders"):
+        with pytest.raises(commonplace.Denied):
+            mallory.search("peanuts", scope=scope)
+    mallory.remember("Bob is not allergic")
+    return {"allergy": str(allergy.id), "summary": summary.id}
+
+
+@pytest.mark.spec("3.12", "L10", "3.11")
+def test_a_scope_is_found_with_all_that_names_it_and_nothing_is_left(book: Book, tmp_path: Path) -> None:
+    ids = tell_of_alice(book)
+    found = book.admin.find(scope="users/alice")
+    assert found.counts.items() >= {
+        "item": 2, "receipt": 1, "thread message": 1, "refusal": 2, "change of labels": 1, "scope name": 1,
+    }.items()  # fmt: skip
+    assert ids["summary"] in {mention.id for mention in found.derived}
+    assert {mention.id for mention in found.derived}.isdisjoint(found.ids)
+    says = {mention.kind: mention.snippet for mention in found}
+    assert says["scope.named"] == "users/alice"
+    assert says["access.denied"] == "users/alice/orders"
+    assert says["access.relabelled"] == "Alice told her doctor so"
+    assert says["thread.message"] == "Where is the parcel of last Tuesday?"
+    assert "peanuts" in next(mention.snippet for mention in found if mention.id == ids["allergy"])
+    erasure = book.erase(found, reason="the account was closed")
+    assert {*found.ids, *(mention.id for mention in found.derived)} <= {*erasure.erased}
+    proof = book.admin.proof(found, tmp_path / "proof.json")
+    assert (proof.gone, proof.file["found_again"]) == (True, {})
+    assert proof.file["raw_files"]["holding"] == []
+    assert proof.file["raw_files"]["texts"] >= 3
+    assert proof.purged == book.admin.has_files_here
+    stored = str([event.payload for event in book.events()]) + str(stored_rows(book))
+    for text in ("alice", "Alice", "peanuts", "lemon", "parcel", "eats no nuts"):
+        assert text not in stored
+        assert text not in (tmp_path / "proof.json").read_text()
+    assert "Bob is not allergic" in stored
+    scope = book.event(ids["allergy"]).labels["scope"]
+    assert not [event for event in book.events(kinds=["premise.changed"]) if event.labels["scope"] == scope]
+    before = stored_rows(book)
+    book.rebuild()
+    assert stored_rows(book) == before
+
+
+@pytest.mark.spec("3.12", "L10")
+def test_samples_of_what_was_found_are_looked_for_in_files_and_shown_nowhere(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "team.db") as book:
+        tell_of_alice(book)
+        for number in range(100):
+            book.as_actor("bot", scope="users/alice").record(
+                "agent.spoke", payload={"text": f'so\n"{number}"\t is  the number of it, and much more ' * 3}
+            )
+        book.remember("Likes her rice with a little lemon")  # of somebody else, and stays
+        found = book.admin.find(scope="users/alice")
+        assert 3 < len(found.samples) <= 50
+        assert all(len(sample) <= 60 and "\n" not in sample for sample in found.samples)
+        assert "users/alice" in found.samples
+        assert {hit.text for hit in book.admin.find_text(found.samples)} == {*range(len(found.samples))}
+        assert "peanuts" not in str(found) + repr(found)
+        early = book.admin.proof(found, tmp_path / "early.json")
+        assert (early.gone, early.purged) == (False, False)
+        assert early.file["raw_files"]["holding"]
+        book.erase(found)
+        proof = book.admin.proof(found, tmp_path / "proof.json")
+        assert (proof.gone, proof.purged) == (True, True)
+        assert f"purged ({proof.file['raw_files']['texts']} texts looked for in the files)" in str(proof)
+        assert "lemon" in str([item.text for item in book.memory.list()])
+        for sample in found.samples:
+            assert sample not in (tmp_path / "proof.json").read_text()
+
+
+@pytest.mark.spec("3.12", "3.10")
+def test_who_relied_on_something_that_was_erased_is_told_without_naming_it(
+    book: Book, tmp_path: Path
+) -> None:
+    book.remember("The harbour opens at nine", shared=True)
+    bot = book.as_actor("bot")
+    bot.remember("The harbour master likes coffee", shared=True)
+    bot.digest("when does the harbour open?")
+    found = book.admin.find(actor="bot")
+    book.erase(found)
+    (told,) = bot.receipts.changed_facts()
+    assert (told.payload["why"], told.payload["text"]) == ("forgotten", "")
+    assert book.admin.proof(found, tmp_path / "proof.json").gone
+
+
+@pytest.mark.spec("3.12", "L10")
+def test_a_reason_names_nothing_that_was_looked_for(tmp_path: Path) -> None:
+    with commonplace.open("memory:") as book:
+        book.as_actor("zoe", scope="users/alice").remember("Rice", metadata={"customer": ["C-1187", 5]})
+        for wanted, reasons in (
+            ({"scope": "users/alice"}, ("users/alice has left", "ALICE asked")),
+            ({"metadata": {"customer": "C-1187"}}, ("c-1187 asked",)),
+            ({"actor": "zoe"}, ("Zoe asked",)),
+        ):
+            found = book.admin.find(**wanted)
+            for reason in reasons:
+                with pytest.raises(commonplace.BadInput, match="reason names what is to be erased"):
+                    book.erase(found, reason=reason, dry_run=True)
+        found = book.admin.find(scope="users/alice")
+        book.erase(found.ids, reason="alice asked")  # by ids, a book does not know what is behind them
+        proof = book.admin.proof(found, tmp_path / "alice.json")
+        assert [erasure["reason"] for erasure in proof.file["erasures"]] == ["[erased]"]
+        assert "alice" not in (tmp_path / "alice.json").read_text()
+
+
+@pytest.mark.spec("3.12")
+def test_a_proof_that_cannot_be_written_is_refused_before_anything_else(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "team.db") as book:
+        book.remember(f"{NAME} eats rice")
+        found = book.admin.find(NAME)
+        for wrong in (
+            tmp_path / "no such folder" / "proof.json",
+            tmp_path,
+            tmp_path / "team.db" / "proof.json",
+        ):
+            with pytest.raises(commonplace.BadInput, match=re.escape(str(wrong))):
+                book.admin.proof(found, wrong)
+        assert sorted(path.name for path in tmp_path.glob("tmp-*")) == []
+
+
+@pytest.mark.spec("3.12")
+def test_things_are_called_what_people_call_them(book: Book) -> None:
+    ada = book.as_actor("ada", scope="users/alice")
+    ada.remember("Rice is on the left", shared=True)
+    ben = book.as_actor("ben", scope="users/alice")
+    assert ben.search("rice")
+    ben.remember("Lemons are on the right", shared=True)
+    counts = book.admin.find(scope="users/alice").counts
+    assert counts == {"item": 2, "record of what was shown": 1, "scope name": 1}
+    assert number(2, "record of what was shown") == "2 records of what was shown"
+    assert number(2, "summary") == "2 summaries"
+    assert [thing_of(kind) for kind in ("thread.summarized", "thread.learned")] == [
+        "summary",
+        "record of learning",
+    ]
+
+
+@pytest.mark.spec("3.12", "L10")
+def test_the_id_of_a_message_remains_and_says_why(book: Book, tmp_path: Path) -> None:
+    book.thread("support").add([{"role": "user", "content": f"I am {NAME}", "id": f"of {NAME}"}])
+    found = book.admin.find(NAME)
+    for each in (found, None):
+        (left,) = (each or book.admin.find(NAME)).remaining
+        assert (left.where, left.name, left.events) == ("id of a message", f"of {NAME}", 1)
+        assert left.advice.startswith("kept so that the message is not added again")
+        book.erase(found)
+    assert ", 1 name left\n" in str(book.admin.proof(found, tmp_path / "proof.json"))
+
+
+@pytest.mark.spec("3.12")
+def test_what_was_erased_or_forgotten_is_told_in_a_sentence() -> None:
+    with commonplace.open("memory:") as book:
+        item = book.remember("Rice is on the left")
+        event = book.record("agent.reflected", payload={"text": "left"}, parents=[str(item.id)])
+        plan = book.erase(str(item.id), dry_run=True)
+        assert str(plan) == "2 events would be erased (1 event, 1 item)"
+        assert repr(plan) == f"<Erasure {plan}>"
+        assert str(book.erase(event.id)) == "1 event erased"
+        assert str(book.forget(item.id, dry_run=True)) == "1 item would be forgotten"
+        done = book.forget(item.id, erase=True, confirm="FORGET")
+        assert repr(done) == "<Forgotten 1 item forgotten; 1 event erased>"
+        assert str(book.erase(str(item.id))) == "0 events erased, 2 erased before"

@@ -415,6 +415,9 @@ def test_secret_fields_are_redacted_in_event_views_errors_and_audit(book: Book) 
     shown += json.dumps([msgspec.to_builtins(entry) for entry in book.access.audit()])
     shown += json.dumps(run.state()["_errors"]) + json.dumps(run.steps())
     shown += json.dumps([event.as_dict() for event in book.as_actor("ada").events()])
+    snippets = [mention.snippet for mention in book.admin.find(actor="ada")]
+    shown += json.dumps(snippets)
+    assert "uses [REDACTED] and [REDACTED]" in snippets
     for secret in ("KEY-12345", "RAW-67890", "tok-42"):
         assert secret not in shown
     assert "[REDACTED]" in shown

@@ -20,7 +20,6 @@ from .index.names import named_embedder
 from .ledger.checks import check_call, check_each, check_name, check_path, check_text
 from .ledger.clocks import clock_trouble
 from .ledger.erase import EraseRequest, Erasure
-from .ledger.matching import Spellings
 from .ledger.reader import PAGE
 from .ledger.upkeep import damaged_row, rebuild, verify
 from .memory.verbs import Memory
@@ -152,13 +151,17 @@ class Admin:
         `ids` are the ids of events, or what `find` has found. `actor` is the one in whose name they are erased."""
         from .finding import Found, counted, thing_of
 
-        texts = ids.request.texts if isinstance(ids, Found) else ()
+        check_text("reason", reason)
+        texts: tuple[str, ...] = ()
         if isinstance(ids, Found):
-            ids = ids.ids
+            if ids.request.spellings.within(reason):
+                raise BadInput(
+                    "reason names what is to be erased, perhaps as a part of a word, and a reason stays: "
+                    "say it without the name"
+                )
+            texts, ids = ids.request.texts, ids.ids
         wanted = tuple(check_name("id", id) for id in check_each("ids", ids))
-        if texts and Spellings(texts).within(check_text("reason", reason)):
-            raise BadInput("reason names what is to be erased, and a reason stays: say it without the name")
-        request = EraseRequest(wanted, actor, check_text("reason", reason), dry_run, texts)
+        request = EraseRequest(wanted, actor, reason, dry_run, texts)
         erasure: Erasure = self._session.write("memory.erase", request)
         if erasure.already and not dry_run:  # the files of an earlier erasure may not have been reached
             self._session.services.outside.erased(erasure.already)
@@ -183,6 +186,12 @@ class Admin:
                 f"found {shown(found)} is not what `find` has found: find it, erase it, and prove it"
             )
         return write_proof(self, self._session, found, check_path("to", to), check_call("progress", progress))
+
+    def check_proof(self, to: str | Path) -> None:
+        """Check that a proof can be written to a file, before anything is erased. Raises BadInput."""
+        from .proof import check_target
+
+        check_target(self._session, check_path("to", to))
 
     @verb
     def purge(self) -> PurgeReport:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hmac
 import os
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .files.safe import new_file
+from .errors import BadInput, UnsafePath
+from .files.safe import check_new_file, new_file
 from .files.scan import SHORTEST, look_for
-from .finding import FindRequest, Found, counted, find_again, number
+from .finding import FindRequest, Found, counted, find_again
 from .ledger.checks import iso
 from .ledger.clocks import now_us
 from .ledger.matching import Spellings, written_forms
-from .ledger.printing import Readable
+from .ledger.printing import Readable, number
 
 if TYPE_CHECKING:
     from .admin import Admin
@@ -30,7 +32,8 @@ KEY = 32
 
 class Proof(Readable, msgspec.Struct, frozen=True):
     """What a proof says. `gone`: no payload and no blob holds it any more. `purged`: nor does any raw file, as far as
-    they are on this host. `key` is not in the file: only with it do the file's digests show what was looked for."""
+    they are on this host; where no text was looked for, samples of what was found were. `key` is not in the file: only
+    with it do the file's digests show what was looked for."""
 
     path: str
     gone: bool
@@ -42,22 +45,40 @@ class Proof(Readable, msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         first = f"{number(self.erased, 'event')} erased: {'gone' if self.gone else 'NOT all of it is gone'}"
-        purged = "purged" if self.purged else f"not proven purged ({self.file['raw_files']['problem']})"
-        left = f", {number(self.remaining, 'name')} left in headers" if self.remaining else ""
+        raw = self.file["raw_files"]
+        purged = f"not proven purged ({raw['problem']})"
+        if self.purged:
+            purged = f"purged ({number(raw['texts'], 'text')} looked for in the files)"
+        left = f", {number(self.remaining, 'name')} left" if self.remaining else ""
         return f"{first}, {purged}{left}\nwritten to {self.path}; the key of its digests is {self.key}"
+
+
+def check_target(session: Session, to: Path) -> None:
+    """Raises BadInput if a proof could not be written to this file; what is there stays as it is."""
+    try:
+        check_new_file(to, session.services.beside)
+    except (OSError, UnsafePath) as error:
+        raise _not_writable(to, error) from error
+
+
+def _not_writable(to: Path, error: OSError | UnsafePath) -> BadInput:
+    why = "no plain file" if isinstance(error, UnsafePath) else error.strerror or str(error)
+    return BadInput(
+        f"the proof cannot be written to {str(to)!r} ({why}): name a file in a folder that is there"
+    )
 
 
 def write_proof(admin: Admin, session: Session, found: Found, to: Path, progress: Progress | None) -> Proof:
     """Purge, look again, verify, scan the files, and write what came of it."""
+    check_target(session, to)
     ledger, request = session.ledger, found.request
     session.services.outside.take_in()
     purge, again = admin.purge(), find_again(session, found, progress)
     verification = admin.verify()
     erased = [mention for mention in (*found.entries, *found.derived) if _is_erased(ledger, mention.id)]
     gone = not again.entries and len(erased) == len(found.entries) + len(found.derived)
-    raw, key = _raw_files(admin, request, bool(again.remaining)), os.urandom(KEY)
-    # an id, a path or a name of an actor may spell what was looked for
-    hide = Spellings([*request.texts, *([] if request.actor is None else [request.actor])]).masked
+    raw, key = _raw_files(admin, request.texts, again), os.urandom(KEY)
+    hide = request.spellings.masked  # an id, a path or a name of an actor may spell what was looked for
     file: dict[str, Any] = {
         "format": FORMAT,
         "book": {"id": ledger.meta.book, "name": hide(ledger.meta.name), "engine": admin.facts.engine},
@@ -81,8 +102,12 @@ def write_proof(admin: Admin, session: Session, found: Found, to: Path, progress
         "raw_files": {**raw, "scanned": hide(raw["scanned"]), "holding": hide(raw["holding"])},
         "remaining": _without_names(again),
     }
-    with new_file(to, session.services.beside) as target:
-        target.write(msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n")
+    raw_file = msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
+    try:
+        with new_file(to, session.services.beside) as target:
+            target.write(raw_file)
+    except (OSError, UnsafePath) as error:
+        raise _not_writable(to, error) from error
     purged = gone and verification.ok and not raw["problem"]
     remaining = sum(left["names"] for left in file["remaining"])
     return Proof(str(to), gone, purged, len(erased), remaining, key.hex(), file)
@@ -109,10 +134,11 @@ def _erasures(ledger: Ledger, positions: list[int]) -> list[dict[str, Any]]:
     ]
 
 
-def _raw_files(admin: Admin, request: FindRequest, in_headers: bool) -> dict[str, Any]:
-    """Whether the files of the store, of the index and of the markdown hold a text that was looked for. `problem` says
-    what speaks against it, or what could not be looked at."""
-    forms = [form for text in request.texts for form in written_forms(text) if len(form.encode()) >= SHORTEST]
+def _raw_files(admin: Admin, looked_for: Sequence[str], again: Found) -> dict[str, Any]:
+    """Whether the files of the store, of the index and of the markdown hold a text that was looked for or, where none
+    was, a sample of what was found. `problem` says what speaks against it, or what could not be looked at."""
+    texts = [text for text in looked_for or again.samples if len(text.encode()) >= SHORTEST]
+    forms = [form for text in texts for form in (written_forms(text) if looked_for else [text])]
     files = admin.raw_files()
     holding = sorted({hit.path for hit in look_for(forms, files)}) if forms else []
     problem = ""
@@ -120,12 +146,17 @@ def _raw_files(admin: Admin, request: FindRequest, in_headers: bool) -> dict[str
         problem = f"no text of {SHORTEST} bytes or more was looked for, so the files were not scanned"
     elif holding:
         problem = f"it is still in {number(len(holding), 'file')}"
-        problem += ", where names in headers remain" if in_headers else ""
+        problem += ", where names remain" if again.remaining else ""
     elif not admin.has_files_here:
         problem = (
             f"the store's own files are not on this host: they belong to the {admin.facts.engine} server"
         )
-    return {"scanned": [str(file) for file in files] if forms else [], "holding": holding, "problem": problem}
+    return {
+        "texts": len(texts),
+        "scanned": [str(file) for file in files] if forms else [],
+        "holding": holding,
+        "problem": problem,
+    }
 
 
 def _without_names(again: Found) -> list[dict[str, Any]]:

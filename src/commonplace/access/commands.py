@@ -142,7 +142,8 @@ def decide_relabel(overlay: Overlay, request: Relabel) -> Denied | Event:
             return refused
     changes = {request.id: request.labels} | _stricter_below(overlay, request.id, request.labels)
     payload = {"id": request.id, "changes": changes, "reason": request.reason}
-    return overlay.emit(draft(RELABELLED, actor=request.by, payload=payload))
+    relabelled = draft(RELABELLED, actor=request.by, payload=payload, parents=[request.id])
+    return overlay.emit(relabelled, scope=scope)
 
 
 def _stricter_below(overlay: Overlay, id: str, labels: dict[str, str]) -> dict[str, dict[str, str]]:

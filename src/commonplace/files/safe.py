@@ -422,3 +422,13 @@ def new_file(path: Path, book: Path | None) -> Iterator[BinaryIO]:
     with folder.writing(path.name) as file:
         _settle(file.fileno(), str(path), access, access.mode)
         yield file
+
+
+class _Unwritten(Exception):
+    """Ends the writing of a file before it is put in place."""
+
+
+def check_new_file(path: Path, book: Path | None) -> None:
+    """Raises what `new_file` would raise, and leaves nothing behind."""
+    with suppress(_Unwritten), new_file(path, book):
+        raise _Unwritten

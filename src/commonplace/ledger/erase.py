@@ -7,6 +7,8 @@ happens alike when the erasure is decided here and when it arrives with a copy o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec.structs import replace
 
@@ -16,14 +18,15 @@ from .events import ERASED, Event, draft, erased_by, unseal
 from .keys import Key, pack
 from .matching import Spellings
 from .overlay import Overlay
-from .reader import PAGE
+from .printing import Readable, number, told
+from .reader import PAGE, ViewReader
 from .views import View, read_row, write_row
 
 MAX_NAMED = 2_000
 """How many events one tombstone names; more take several tombstones in the same commit."""
 
 
-class Erasure(msgspec.Struct, frozen=True):
+class Erasure(Readable, msgspec.Struct, frozen=True):
     """What an erase did, or with `dry_run` would do. `erased` lists the events asked for and all that was
     derived from them (events that name them as parents, and so on down); `already` were gone before. `counts` says how
     many of them were items, tasks, decisions and so on."""
@@ -37,6 +40,12 @@ class Erasure(msgspec.Struct, frozen=True):
     def gone(self) -> bool:
         """No read, index, mirror or export of this book can return the content any more."""
         return self.position is not None or not self.erased
+
+    def __str__(self) -> str:
+        done = "erased" if self.gone else "would be erased"
+        things = f" ({told(self.counts)})" if self.counts.keys() - {"event"} else ""
+        before = f", {len(self.already):,} erased before" if self.already else ""
+        return f"{number(len(self.erased), 'event')} {done}{things}{before}"
 
 
 class EraseRequest(msgspec.Struct, frozen=True):
@@ -68,20 +77,26 @@ def decide_erase(overlay: Overlay, request: EraseRequest) -> Erasure:
     return Erasure(ids, already, tombstone.position)
 
 
-def _with_derived(overlay: Overlay, ids: tuple[str, ...]) -> list[Record]:
-    """The events with these ids and everything derived from them, in order of position."""
-    records_by_id: dict[str, Record] = {}
-    ahead = list(ids)
+def with_derived(views: ViewReader, ids: Iterable[str]) -> set[str]:
+    """These ids, and those of everything that was derived from them, in whatever scope."""
+    every, ahead = set[str](), list(ids)
     while ahead:
         id = ahead.pop()
-        if id in records_by_id:
-            continue
+        if id not in every:
+            every.add(id)
+            ahead += [child for _, child in views.scan("children", id)]
+    return every
+
+
+def _with_derived(overlay: Overlay, ids: tuple[str, ...]) -> list[Record]:
+    """The events with these ids and everything derived from them, in order of position."""
+    records = list[Record]()
+    for id in with_derived(overlay, ids):
         record = overlay.record_of(id)
         if record is None:
             raise NotFound(f"there is no event {id!r} to erase; nothing was erased")
-        records_by_id[id] = record
-        ahead += [child for _, child in overlay.scan("children", id)]
-    records = sorted(records_by_id.values(), key=lambda record: record.position)
+        records.append(record)
+    records.sort(key=lambda record: record.position)
     for record in records:
         if unseal(record).kind == ERASED:
             raise BadInput(f"event {record.id!r} is an erasure and holds no content; it cannot be erased")

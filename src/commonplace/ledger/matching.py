@@ -62,6 +62,11 @@ def folded(text: str) -> str:
     return " ".join(text.lower().split())
 
 
+def can_be_looked_for(text: str) -> bool:
+    """Whether a text is long enough to be told from others."""
+    return len(folded(text)) >= SHORTEST and _BETWEEN not in text
+
+
 class Spellings:
     """The spellings of what is looked for. Besides those that are given, the one that names files and folders made
     from it (`zoe-unal` for "Zoë Ünal"). Raises BadInput for what is no text, or too short."""
@@ -69,7 +74,7 @@ class Spellings:
     def __init__(self, texts: Iterable[str]) -> None:
         self.texts = tuple(dict.fromkeys(check_text("text", text) for text in texts))
         for text in self.texts:
-            if len(folded(text)) < SHORTEST or _BETWEEN in text:
+            if not can_be_looked_for(text):
                 raise BadInput(
                     f"text {shown(text)} cannot be looked for: give at least {SHORTEST} letters or digits, as people "
                     "write them"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Generic, TypeVar, overload
 
 import msgspec
@@ -25,9 +25,29 @@ def more_than(limit: int, what: str) -> LeftOut:
     return LeftOut(f"more {what}", f"only {limit} were asked for: after=cursor gives the next")
 
 
-def plural(count: int, noun: str) -> str:
-    """A count and its noun: "1 message", "1,200 messages"."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+PLURALS = {
+    "branch": "branches",
+    "change of labels": "changes of labels",
+    "check of an item": "checks of items",
+    "discovery": "discoveries",
+    "record of a look": "records of looks",
+    "record of learning": "records of learning",
+    "record of what was shown": "records of what was shown",
+    "state": "changes of state",
+    "summary": "summaries",
+    "work": "events of works",
+}
+"""Those of things that do not end in s."""
+
+
+def number(count: int, thing: str) -> str:
+    """So many things, as people say it: "14 items"."""
+    return f"{count:,} {thing if count == 1 else PLURALS.get(thing, f'{thing}s')}"
+
+
+def told(counts: Mapping[str, int]) -> str:
+    """Counts by kind of thing as people say them: "14 items, 1 task"."""
+    return ", ".join(number(count, thing) for thing, count in counts.items())
 
 
 class Readable:

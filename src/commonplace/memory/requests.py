@@ -10,6 +10,7 @@ import msgspec
 
 from ..errors import BadInput
 from ..ledger.checks import check_each, check_name, from_us
+from ..ledger.printing import Readable, number
 from ..verbs import ItemId
 from .items import Held, Item
 
@@ -190,7 +191,7 @@ class Summarize(msgspec.Struct, frozen=True):
     run: str | None = None
 
 
-class Forgotten(msgspec.Struct, frozen=True):
+class Forgotten(Readable, msgspec.Struct, frozen=True):
     """What a forget did, or would do. `erased` are the events whose content is gone, those derived included."""
 
     items: tuple[str, ...]
@@ -201,6 +202,16 @@ class Forgotten(msgspec.Struct, frozen=True):
     position: int | None = None
     rederived: tuple[str, ...] = ()
     """Notes that were written again from what is left."""
+
+    def __str__(self) -> str:
+        planned = self.position is None and bool(self.items or self.erased)
+        parts = [f"{number(len(self.items), 'item')} {'would be ' if planned else ''}forgotten"]
+        parts += [f"{len(self.already):,} forgotten before"] if self.already else []
+        if self.erased:
+            also = f", {number(len(self.derived), 'derived item')} among them" if self.derived else ""
+            parts.append(f"{number(len(self.erased), 'event')} {'would be ' if planned else ''}erased{also}")
+        parts += [f"{number(len(self.rederived), 'note')} written again"] if self.rederived else []
+        return "; ".join(parts)
 
 
 class Tombstone(msgspec.Struct, frozen=True):

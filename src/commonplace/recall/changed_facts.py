@@ -20,7 +20,7 @@ from ..errors import Busy, EngineUnavailable, OutcomeUnknown
 from ..ledger.events import Event, draft, read_header, unseal
 from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader
-from ..ledger.scopes import scope_of
+from ..ledger.scopes import path_of, scope_of
 from ..memory.capability import CHANGING, ENDING, touched
 from ..memory.reading import item_at, may_name, may_read
 from ..memory.requests import CREATED, RememberResult
@@ -72,6 +72,8 @@ def decide_changed(overlay: Overlay, facts: tuple[ChangedFact, ...]) -> int:
     for fact in facts:
         row = overlay.get("recall.relied", fact.item, fact.actor, fact.scope, fact.run)
         if row is None or row["receipt"] != fact.receipt or overlay.record_of(fact.id) is not None:
+            continue
+        if path_of(overlay, fact.scope) is None:  # its name was erased: nobody acts there who could be told
             continue
         record = overlay.record_of(fact.item)
         gone = record is None or record.body is None

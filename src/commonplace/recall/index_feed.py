@@ -95,14 +95,15 @@ def event_doc(
     else:
         event = _short(event)
         doc = _spoken(event, labels)
-    return replace(doc, text=_shown(doc.text, event, hide)) if doc.text.strip() else None
+    return replace(doc, text=shown_text(doc.text, event, hide)) if doc.text.strip() else None
 
 
-def _shown(text: str, event: Event, hide: Hide) -> str:
-    """A text made of what an event says, without what must not be shown of the event."""
-    for value, instead in _hidden(event.payload, hide(event).payload):
+def shown_text(text: str, event: Event, hide: Hide, most: int = MAX_TEXT) -> str:
+    """The beginning of a text made of what an event says, without what must not be shown of the event."""
+    hidden = _hidden(event.payload, hide(event).payload)
+    for value, instead in sorted(hidden, key=lambda pair: -len(pair[0])):  # a long one may hold a short one
         text = text.replace(value, instead)
-    return beginning(text, MAX_TEXT)
+    return beginning(text, most)
 
 
 def _hidden(value: object, shown: object) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ from msgspec import to_builtins
 
 from ..errors import BadInput, CommonplaceError
 from ..ledger.checks import iso
-from ..ledger.printing import plural
+from ..ledger.printing import number
 from ..verbs import Verb
 from .draw import MADE_ID, Human, cut, id_cell, lines, page, short, table, width
 from .sentences import sentence
@@ -489,7 +489,7 @@ def _sentences(_shell: Shell, answer: Any) -> Human:
 
 
 def _written(_shell: Shell, count: int) -> Human:
-    return lines(f"{plural(count, 'record')} written")
+    return lines(f"{number(count, 'record')} written")
 
 
 def _purged(_shell: Shell, report: Any) -> Human:

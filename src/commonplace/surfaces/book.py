@@ -15,11 +15,10 @@ import click
 from msgspec import MsgspecError
 
 from ..errors import BadInput, BookNotFound, CommonplaceError, NotFound
-from ..finding import told
 from ..ledger.encoding import decode
 from ..ledger.events import Event
 from ..ledger.ledger import At
-from ..ledger.printing import plural
+from ..ledger.printing import number, told
 from ..participant import Actor
 from ..verbs import EventId
 from . import health
@@ -259,6 +258,8 @@ def erase(
         if proof is not None:
             raise BadInput("--proof goes with what is found: give --text, --scope, --metadata or --actor")
         return _erase_events(book, [whole_id(book, "event", each) for each in id], reason, dry_run, yes)
+    if proof is not None:  # before anything is erased
+        book.admin.check_proof(proof)
     with shell.progress("looking") as progress:
         found = book.admin.find(**filters, progress=progress)
     planned = book.erase(found, reason=reason, dry_run=True)
@@ -360,7 +361,7 @@ def forget(
     }  # fmt: skip
     plan = actor.forget(**chosen, reason=reason, dry_run=True)
     names = [short(one) for one in (*plan.items, *plan.already)]
-    told = plural(len(names), "item") + (f" and {plural(len(plan.erased), 'event')}" if erase else "")
+    told = number(len(names), "item") + (f" and {number(len(plan.erased), 'event')}" if erase else "")
     act = "erase" if erase else "forget"
     if not names and not dry_run:
         return Output(plan, lines("nothing matches, so nothing was forgotten"))
@@ -405,12 +406,12 @@ def _entries(text: str) -> list[Any]:
         if isinstance(whole, list):
             return whole
     entries = list[Any]()
-    for number, line in enumerate(text.splitlines(), 1):
+    for place, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith(("{", '"')):
             try:
                 entries.append(decode(line))
             except MsgspecError as error:
-                raise BadInput(f"line {number} is not JSON ({error}): nothing was kept") from None
+                raise BadInput(f"line {place} is not JSON ({error}): nothing was kept") from None
         elif line.strip():
             entries.append(line.strip())
     return entries

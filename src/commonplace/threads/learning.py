@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from ..errors import ModelFailed
-from ..ledger.printing import Readable, plural
+from ..ledger.printing import Readable, number
 from ..memory.remember import Asked, checked_content, judge
 from ..memory.requests import Remember, RememberResult
 from ..models import Model, answer_of
@@ -84,7 +84,7 @@ class Learned(Readable, msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         read = f"messages {self.first} to {self.upto} read" if self.upto else "no new messages"
-        waiting = plural(len(self.item_ids), "proposal")
+        waiting = number(len(self.item_ids), "proposal")
         left = f"; {self.left} are left for the next call" if self.left else ""
         return f"{read}: {waiting} in the inbox{left}"
 

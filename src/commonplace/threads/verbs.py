@@ -16,7 +16,7 @@ from ..errors import BadInput, NotFound, shown
 from ..files.safe import new_file
 from ..ledger.checks import check_name, check_path, check_whole, from_us
 from ..ledger.events import Draft, Event, draft
-from ..ledger.printing import LeftOut, Listing, Readable, more_than, plural
+from ..ledger.printing import LeftOut, Listing, Readable, more_than, number
 from ..ledger.reader import ViewReader, pages
 from ..ledger.scopes import name_of, scope_of
 from ..memory.items import texts_in
@@ -56,7 +56,7 @@ class AddedMessages(Readable, msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         there = self.repeated - self.withheld
-        parts = [f"{plural(self.added, 'message')} added"]
+        parts = [f"{number(self.added, 'message')} added"]
         parts += [f"{there} {'was' if there == 1 else 'were'} there already"] if there else []
         parts += (
             [f"{self.withheld} not added, where messages were erased (give an id to what is new)"]
@@ -99,7 +99,7 @@ class ThreadInfo(Readable, msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         last = f", the last at {self.last_at:%Y-%m-%d %H:%M}" if self.last_at else ""
         scope = f" in {self.scope}" if self.scope else ""
-        return f"{self.name or self.id}{scope}: {plural(self.messages, 'message')}{last}"
+        return f"{self.name or self.id}{scope}: {number(self.messages, 'message')}{last}"
 
 
 class ThreadList(Listing[ThreadInfo], msgspec.Struct, frozen=True):
