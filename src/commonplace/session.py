@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
-from .access.commands import NAMELESS, deny, outside, place_named, record_denial, refused_write
+from .access.commands import NAMELESS, deny, outside, place_named, record_denial, refused_write, scope_of_run
 from .access.rights import OWNER, TIERS, Rights, rights_of
 from .errors import NotEnabled
 from .ledger.checks import check_each
@@ -182,6 +182,17 @@ class Session:
         refusal = self.refusal or outside(self.actor, self.scope, path)
         return self._but(bound=Bound(path, (path,)), refusal=refusal)
 
+    def for_run(self, run: str | None) -> Session:
+        """The session for something that is recorded for a run: it belongs to the scope of the run. Raises Conflict for
+        a run of a scope that this session does not write to."""
+        if run is None or run == self.run:
+            return self
+        with self.snapshot() as now:
+            scope = scope_of_run(now, self.actor, run)
+            if scope == now.scope:
+                return self
+        return self.within(scope)
+
     def alone_in(self, key: str) -> Session:
         """The session for the scope with this key alone, without those below it."""
         with self.snapshot() as now:
@@ -261,7 +272,7 @@ class Session:
         """What the files of its run's workflow say of this agent's memory; outside a run, all of it is on."""
         if self.run is None:
             return AgentMemory()
-        with self.snapshot() as now:
+        with self.ledger.snapshot() as now:  # its run may lie above the scope that it is bound to
             doer = done_by(now, self.run, self.actor)
             return opened_run(now, self.run).policy.doing(self.actor, doer).memory
 

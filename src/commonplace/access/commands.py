@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Never
 
 import msgspec
 
-from ..errors import BadInput, Denied, NotFound, shown
+from ..errors import BadInput, Denied, NotFound, id_taken, shown
 from ..ledger.events import Draft, Event, draft, read_header
 from ..ledger.keys import Key
 from ..ledger.labels import FLOWING, flow, lowers
@@ -218,6 +218,20 @@ def refused_write(views: ViewReader, actor: str, path: Path) -> str:
     may = "only read" if permission == "read" else "neither read nor write"
     mend = f"book.access.grant({actor!r}, scopes={ {written(path) or '/': 'read_write'} })"
     return f"{actor!r} may {may} {place_named(path)}: the owner can change that with {mend}"
+
+
+def scope_of_run(views: ViewReader, actor: str, run: str | None) -> str:
+    """The key of the scope that something belongs to which is recorded for a run: that of the run, or if there is no
+    such run, the one that the session writes to. Raises Conflict for a run of a scope that the actor does not write to,
+    as for any id that is taken: nothing of that run holds here."""
+    row = None if run is None else views.get("state.runs", run)
+    scope: str = views.scope if row is None else row.get(SCOPE, "")
+    if run is None or scope == views.scope:
+        return scope
+    path = path_of(views, scope)
+    if path is None or refused_write(views, actor, path):
+        raise id_taken(run)
+    return scope
 
 
 def outside(actor: str, own: Path, path: Path, does: str = "writes to") -> str:

@@ -22,7 +22,7 @@ from ..ledger.events import Event
 from ..ledger.labels import SENSITIVITY, Labels, strictness
 from ..ledger.printing import Readable
 from ..ledger.reader import ViewReader
-from ..ledger.scopes import ROOT, SCOPE, Path, keys_in, lies_in, path_of, written
+from ..ledger.scopes import ROOT, SCOPE, Path, all_named, keys_in, lies_in, path_of, written
 from ..ledger.views import typed
 
 Permission = Literal["none", "read", "read_write"]
@@ -224,9 +224,10 @@ def _rule_of_role(views: ViewReader, own: AccessRule) -> AccessRule:
 
 
 def _readable(views: ViewReader, granted: dict[str, Permission] | None) -> frozenset[str] | None:
-    """The scopes that a session reads, of those that its actor was granted."""
+    """The scopes that a session reads, of those that its actor was granted. A scope whose name was erased is the
+    owner's alone."""
     if granted is None:
-        return views.readable
+        return all_named(views) if views.readable is None else views.readable
     reads = set[str]()
     for path, permission in _by_depth(views, granted):
         if permission == "none":
@@ -255,8 +256,10 @@ def reads_scope(views: ViewReader, actor: str, scope: str) -> bool:
     """Whether the reader of the views reads the scope with this key, as an actor that was granted it."""
     if views.readable is not None and scope not in views.readable:
         return False
-    if actor == OWNER or views.get("rights", *LIMITED_SCOPES) is None:
+    if actor == OWNER:
         return True
+    if views.get("rights", *LIMITED_SCOPES) is None:
+        return path_of(views, scope) is not None
     return rights_of(views, actor).in_scope(scope)
 
 
