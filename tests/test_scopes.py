@@ -598,3 +598,29 @@ def test_a_scope_without_a_name_is_the_owners_alone(book: Book) -> None:
             everybody.runs.get("bob")
         assert len(book.memory.list()) == len(book.threads.list()) == len(book.runs.list()) == 2
         book.rebuild()
+
+
+@pytest.mark.spec("3.11", "3.9", "L10")
+def test_nobody_gains_a_right_by_an_erasure(book: Book) -> None:
+    book.access.grant("bot", scopes={"users": "read_write", "users/vip": "none"})
+    book.access.grant("*", scopes={"users": "read_write", "users/old": "read"})
+    book.as_actor("clerk", scope="users/vip").remember("likes tea", shared=True)
+    names = {event.payload["path"][-1]: event.id for event in book.events(kinds=["scope.named"])}
+    for name, subject in (("vip", "bot"), ("old", r"\*")):
+        for dry_run in (True, False):
+            with pytest.raises(Conflict, match=rf"grant\('{subject}', scopes={{'users/{name}'"):
+                book.erase(names[name], dry_run=dry_run)
+    with pytest.raises(Conflict):
+        book.erase(book.admin.find(scope="users/vip"))
+    with pytest.raises(Denied):
+        book.as_actor("bot", scope="users/vip").remember("anything")
+    assert len(book.memory.list(scope="users/vip")) == 1
+    book.access.grant("bot", scopes={"users/vip": "read_write"})  # who may do it says so
+    book.erase(book.admin.find(scope="users/vip"))
+    assert book.as_actor("bot", scope="users/vip").remember("begins anew").outcome == "stored"
+    book.access.grant("guest", scopes={"users/vip": "read"})
+    latest = [event.id for event in book.events(kinds=["scope.named"]) if not event.erased][-1]
+    book.erase(latest)  # nothing wider was granted
+    with pytest.raises(Denied):
+        book.as_actor("guest", scope="users/vip").remember("anything")
+    assert book.as_actor("guest", scope="users/vip").memory.list() == []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Never
 
 import msgspec
 
-from ..errors import BadInput, Denied, NotFound, id_taken, shown
+from ..errors import BadInput, Conflict, Denied, NotFound, id_taken, shown
 from ..ledger.events import Draft, Event, draft, read_header
 from ..ledger.keys import Key
 from ..ledger.labels import FLOWING, flow, lowers
@@ -21,10 +22,12 @@ from .rights import (
     OWNER,
     Permission,
     checked_rule,
+    permission_in,
     reads_scope,
     rights_of,
     rule_in,
     scope_permission,
+    stricter,
 )
 
 if TYPE_CHECKING:
@@ -242,6 +245,27 @@ def outside(actor: str, own: Path, path: Path, does: str = "writes to") -> str:
 def place_named(path: Path) -> str:
     """A scope as a message names it."""
     return "the root" if path in ((), ROOT) else written(path)
+
+
+def check_names_kept(overlay: Overlay, erased: Collection[str]) -> None:
+    """Raises Conflict if one of these events names a scope, and a grant for that name takes away what a wider one
+    gives: the grant ends with the name, and nobody may gain a right by an erasure."""
+    if overlay.get("rights", *LIMITED_SCOPES) is None:
+        return
+    for (subject, *mark), rule in overlay.scan("rights"):
+        granted: dict[str, Permission] = {} if mark or not subject else rule.get("scopes") or {}
+        left = {key: permission for key, permission in granted.items() if key not in erased}
+        for key in granted.keys() - left.keys():
+            path = path_of(overlay, key) or ()
+            wider = permission_in(overlay, left, path)
+            if path and stricter(wider, granted[key]) != wider:
+                whose, name = str(subject).removeprefix("actor:"), written(path)
+                raise Conflict(
+                    f"without the name of {name}, {whose!r} could do more in a new scope of that name than "
+                    f"{granted[key]!r}, which it was granted: nothing was erased. Say first that it may, with "
+                    f"book.access.grant({whose!r}, scopes={ {name: 'read_write'} }), or grant it other scopes with "
+                    "replace=True"
+                )
 
 
 def check_emits(overlay: Overlay, drafts: list[Draft]) -> Denied | None:

@@ -246,8 +246,11 @@ def _by_depth(views: ViewReader, granted: dict[str, Permission]) -> list[tuple[P
 def scope_permission(views: ViewReader, actor: str, path: Path) -> Permission:
     """What an actor may do in a scope, as far as grants say: everything, unless some scopes were granted to it."""
     granted = _granted(views, actor)
-    if granted is None:
-        return "read_write"
+    return "read_write" if granted is None else permission_in(views, granted, path)
+
+
+def permission_in(views: ViewReader, granted: dict[str, Permission], path: Path) -> Permission:
+    """What somebody who was granted these scopes, by their keys, may do in a scope."""
     above = [permission for scope, permission in _by_depth(views, granted) if lies_in(path or ROOT, scope)]
     return above[-1] if above else "none"
 
