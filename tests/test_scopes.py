@@ -497,6 +497,14 @@ def test_the_id_of_a_run_in_another_scope_cannot_be_used(book: Book) -> None:
         each.payload for each in early
     ]
     assert all("hunter2-hunter2" in hit.content for hit in alice.search("what is it about"))
+    # Neither can it be used where the scope is not granted to write to.
+    for permission in ("none", "read"):
+        book.access.grant("guest", scopes={"/": "read_write", "users": permission})
+        guest = book.as_actor("guest")
+        with pytest.raises(Conflict, match="the id 'br' cannot be used here"):
+            guest.record("agent.spoke", run_id="br")
+        with pytest.raises(Conflict, match="the id 'br' cannot be used here"):
+            guest.remember("hello", run_id="br")
     # The owner acts in every scope: what it records for a run belongs to the scope of the run.
     book.record("agent.spoke", run_id="br", payload={"text": "from the owner"})
     book.remember("kept by the owner", run_id="br")

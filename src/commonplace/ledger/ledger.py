@@ -63,8 +63,10 @@ def decide_record(overlay: Overlay, drafts: list[Draft]) -> list[Event] | Denied
             )
     runs = [(run,) for run in {draft.run_id for draft in drafts} if run is not None]
     overlay.prefetch([("rights", LIMITED), *((view, run) for run in runs for view in ("runs", "state.runs"))])
-    scopes = [scope_of_run(overlay, draft.actor, draft.run_id) for draft in drafts]
-    return check_emits(overlay, drafts) or [*map(overlay.emit, drafts, scopes)]
+    places = dict.fromkeys((draft.actor, draft.run_id) for draft in drafts)
+    scopes = {place: scope_of_run(overlay, *place) for place in places}
+    refused = check_emits(overlay, drafts)
+    return refused or [overlay.emit(draft, scopes[draft.actor, draft.run_id]) for draft in drafts]
 
 
 RUNS = View(
