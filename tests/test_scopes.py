@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -567,7 +568,12 @@ def test_nobody_acts_in_a_scope_without_a_name(book: Book) -> None:
     run = book.run(run_id="r", scope="users/bob")
     run.agent("bot").write({"answer": 42})
     work = book.work("w", name="Order", goal="an order", scope="users/bob")
+    book.work("over", name="Order", goal="an order", scope="users/bob").manage.complete()
+    turn = run.agent("bot")
     book.erase(next(book.events(kinds=["scope.named"])).id)
+    with pytest.raises(NotFound):
+        turn.remember("likes tea")
+    assert book.works.archive_finished(older_than=timedelta(0)) == []  # upkeep leaves it alone
     run, work = book.run(run_id="r"), book.work("w")
     head = book.head
     for act in (

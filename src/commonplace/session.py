@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .access.commands import NAMELESS, deny, outside, place_named, record_denial, refused_write, scope_of_run
 from .access.rights import OWNER, TIERS, Rights, rights_of
-from .errors import NotEnabled
+from .errors import NotEnabled, NotFound
 from .ledger.checks import check_each
 from .ledger.events import Event
 from .ledger.scopes import NOWHERE, Bound, Path, lies_in, parsed, parsed_read, path_of, written
@@ -26,7 +26,7 @@ from .recall.changed_facts import after_write
 from .recall.search import IGNORED
 from .state.policy import AgentMemory
 from .state.requests import STARTED
-from .state.rows import done_by, opened_run, steps_of
+from .state.rows import done_by, no_run, opened_run, steps_of
 from .state.visibility import EventVisibility
 
 if TYPE_CHECKING:
@@ -273,8 +273,11 @@ class Session:
         if self.run is None:
             return AgentMemory()
         with self.ledger.snapshot() as now:  # its run may lie above the scope that it is bound to
-            doer = done_by(now, self.run, self.actor)
-            return opened_run(now, self.run).policy.doing(self.actor, doer).memory
+            opened, doer = opened_run(now, self.run), done_by(now, self.run, self.actor)
+            path = path_of(now, opened.scope)
+        if path is None or not lies_in(self.scope, path):
+            raise NotFound(no_run(self.run))
+        return opened.policy.doing(self.actor, doer).memory
 
     @property
     def tiers(self) -> Collection[str]:

@@ -202,11 +202,9 @@ def need_scope(overlay: Overlay, actor: str, scope: str) -> Denied | None:
         why = "" if actor == OWNER and overlay.bound is None else NAMELESS
     else:
         why = refused_write(overlay, actor, path)
-    return (
-        refuse(overlay, Denial(actor, "write to", name_of(overlay, scope) or "the root"), why)
-        if why
-        else None
-    )
+    if not why:
+        return None
+    return refuse(overlay, Denial(actor, "write to", name_of(overlay, scope) or "the root"), why)
 
 
 def refused_write(views: ViewReader, actor: str, path: Path) -> str:
@@ -228,7 +226,7 @@ def scope_of_run(views: ViewReader, actor: str, run: str | None) -> str:
     such run, the one that the session writes to. Raises Conflict for a run of a scope that the actor does not write to,
     as for any id that is taken: nothing of that run holds here."""
     row = None if run is None else views.get("state.runs", run)
-    scope: str = views.scope if row is None else row.get(SCOPE, "")
+    scope: str = views.scope if row is None else row.get("scope", "")
     if run is None or scope == views.scope:
         return scope
     path = path_of(views, scope)
@@ -255,7 +253,7 @@ def check_names_kept(overlay: Overlay, erased: Collection[str]) -> None:
     for (subject, *mark), rule in overlay.scan("rights"):
         granted: dict[str, Permission] = {} if mark or not subject else rule.get("scopes") or {}
         left = {key: permission for key, permission in granted.items() if key not in erased}
-        for key in granted.keys() - left.keys():
+        for key in sorted(granted.keys() - left.keys()):
             path = path_of(overlay, key) or ()
             wider = permission_in(overlay, left, path)
             if path and stricter(wider, granted[key]) != wider:
