@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import commonplace
 from commonplace import BadInput, Book, Conflict, Denied, Erased, NotFound
 from commonplace.ledger.scopes import lies_in, parsed, written
 from commonplace.participant import acting
+from commonplace.state.policy import AgentPolicy, Policy
 from tests.shells import Cli
 
 
@@ -459,3 +461,180 @@ def test_a_turn_is_looked_for_in_the_scope_that_is_named(book: Book) -> None:
     assert acting(book, "bot", "r", scope="users/alice").remember("likes tea").outcome == "stored"
     with pytest.raises(NotFound):
         acting(book, "bot", "r", scope="users/bob")
+
+
+# runs of other scopes
+
+
+NO_MEMORY = AgentPolicy(access={"long_term": "none"})
+
+
+@pytest.mark.spec("3.11", "L7")
+def test_the_id_of_a_run_in_another_scope_cannot_be_used(book: Book) -> None:
+    """Neither its secrets nor its rules show, nor does anything get into it."""
+    policy = Policy(sensitive_fields=("token",), agents={"bot": NO_MEMORY})
+    alice = book.as_actor("bot", scope="users/alice", reads=["handbook"])
+    early = [
+        alice.record("agent.spoke", run_id=id, payload={"text": f"{id} is about hunter2-hunter2"})
+        for id in ("late", "root")
+    ]
+    for id, scope in (("br", "users/bob"), ("late", "users/bob"), ("hb", "handbook"), ("root", None)):
+        parent = book.run(run_id=f"{id}-above", scope=scope)
+        parent.child(id, policy=policy, inherit={"token": "hunter2-hunter2"})
+    head = book.head
+    for id in ("br", "late", "hb", "root"):
+        taken = f"the id '{id}' cannot be used here"
+        with pytest.raises(Conflict, match=taken):
+            alice.record("agent.spoke", run_id=id, payload={"text": "hunter2-hunter2"})
+        with pytest.raises(Conflict, match=taken):
+            alice.record_all([{"kind": "agent.spoke"}, {"kind": "agent.spoke", "run_id": id}])
+        with pytest.raises(Conflict, match=taken):
+            alice.remember("hello", run_id=id)
+        with pytest.raises(Conflict, match=taken):
+            alice.memory.add_many([{"text": "hello"}, {"text": "bye", "run_id": id}])
+    assert book.head == head
+    assert list(alice.access.redacted(early)) == list(book.access.redacted(early)) == early
+    assert [event.payload for event in alice.events(kinds=["agent.spoke"])] == [
+        each.payload for each in early
+    ]
+    assert all("hunter2-hunter2" in hit.content for hit in alice.search("what is it about"))
+    # Neither can it be used where the scope is not granted to write to.
+    for permission in ("none", "read"):
+        book.access.grant("guest", scopes={"/": "read_write", "users": permission})
+        guest = book.as_actor("guest")
+        with pytest.raises(Conflict, match="the id 'br' cannot be used here"):
+            guest.record("agent.spoke", run_id="br")
+        with pytest.raises(Conflict, match="the id 'br' cannot be used here"):
+            guest.remember("hello", run_id="br")
+    # The owner acts in every scope: what it records for a run belongs to the scope of the run.
+    book.record("agent.spoke", run_id="br", payload={"text": "from the owner"})
+    book.remember("kept by the owner", run_id="br")
+    bob = book.as_actor("eve", scope="users/bob")
+    assert [event.payload["text"] for event in bob.events(kinds=["agent.spoke"])] == ["from the owner"]
+    assert [str(item) for item in bob.memory.list()] == ["kept by the owner"]
+    # Where a run is one's own, nothing has changed.
+    assert alice.record("agent.spoke", run_id="none-yet").run_id == "none-yet"
+    kept = book.memory.add_many([{"text": "one", "run_id": "br"}, "two", {"text": "three", "run_id": "x"}])
+    assert [book.memory.get(result.id or "").scope for result in kept] == ["users/bob", "", ""]
+
+
+@pytest.mark.spec("3.11")
+def test_a_turn_keeps_its_rules_in_the_scopes_below_its_run(book: Book) -> None:
+    parent = book.run(run_id="above", scope="users")
+    me = parent.child("r", policy=Policy(agents={"bot": NO_MEMORY})).agent("bot")
+    with pytest.raises(Denied, match="long_term"):
+        me.remember("likes tea", scope="users/alice")
+    other = parent.child("s").agent("bot")
+    assert other.remember("likes tea", scope="users/alice").outcome == "stored"
+
+
+@pytest.mark.spec("3.11")
+def test_a_run_is_not_begun_under_an_id_that_is_taken(book: Book) -> None:
+    book.run(run_id="r", scope="users/bob")
+    alice = book.as_actor("bot", scope="users/alice")
+    mine = alice.run(run_id="mine")
+    with pytest.raises(Conflict, match="the id 'r' cannot be used here"):
+        alice.run(run_id="r")
+    with pytest.raises(Conflict, match="the id 'r' cannot be used here"):
+        mine.child("r")
+    with pytest.raises(Conflict, match="the id 'r' cannot be used here"):
+        mine.fork(new_id="r")
+    with pytest.raises(NotFound):
+        alice.run(run_id="r", create=False)
+    with pytest.raises(Conflict, match="use its id alone"):
+        mine.child("mine")
+
+
+@pytest.mark.spec("3.11", "3.9")
+def test_grants_limit_what_an_agent_writes_to_a_run(book: Book) -> None:
+    book.access.grant("bot", scopes={"users": "read_write", "users/vip": "none", "users/old": "read"})
+    for scope, words in (("users/vip", "neither read nor write"), ("users/old", "only read")):
+        me = book.run(scope=scope).agent("bot")
+        with pytest.raises(Denied, match=f"may {words} {scope}"):
+            me.write({"x": 1})
+        with pytest.raises(Denied, match=f"may {words} {scope}"):
+            me.finish({"x": 1})
+        assert "bot" not in me.own_run.state()
+    me = book.run(scope="users/alice").agent("bot")
+    me.write({"x": 1})
+    assert me.own_run.state()["bot"] == {"x": 1}
+
+
+# scopes whose names were erased
+
+
+@pytest.mark.spec("3.11", "L10")
+def test_nobody_acts_in_a_scope_without_a_name(book: Book) -> None:
+    run = book.run(run_id="r", scope="users/bob")
+    run.agent("bot").write({"answer": 42})
+    work = book.work("w", name="Order", goal="an order", scope="users/bob")
+    book.work("over", name="Order", goal="an order", scope="users/bob").manage.complete()
+    turn = run.agent("bot")
+    book.erase(next(book.events(kinds=["scope.named"])).id)
+    with pytest.raises(NotFound):
+        turn.remember("likes tea")
+    assert book.works.archive_finished(older_than=timedelta(0)) == []  # upkeep leaves it alone
+    run, work = book.run(run_id="r"), book.work("w")
+    head = book.head
+    for act in (
+        lambda: run.agent("bot").write({"answer": 43}),
+        lambda: run.agent("bot").remember("likes tea"),
+        lambda: run.agent("bot").record("agent.spoke"),
+        lambda: run.close(),
+        lambda: work.add_task("Pack it"),
+    ):
+        with pytest.raises(Denied, match="the name of its scope was erased"):
+            act()
+    with pytest.raises(Conflict):
+        book.record("agent.spoke", run_id="r")
+    assert all(event.kind == "access.denied" for event in book.events(after=head))
+    assert (run.state()["bot"], work.info().name) == ({"answer": 42}, "Order")
+
+
+@pytest.mark.spec("3.11", "L10")
+def test_a_scope_without_a_name_is_the_owners_alone(book: Book) -> None:
+    for name in ("alice", "bob"):
+        bot = book.as_actor("bot", scope=f"users/{name}")
+        bot.remember(f"{name} likes tea", shared=True)
+        bot.thread("chat").add({"role": "user", "content": f"{name} says hello"})
+        book.run(run_id=name, scope=f"users/{name}")
+    before, everybody = book.head, book.as_actor("bot")
+    assert len(everybody.memory.list()) == 2
+    book.erase(next(e.id for e in book.events(kinds=["scope.named"]) if e.payload["path"][1] == "bob"))
+    for _ in range(2):
+        assert [str(item) for item in everybody.memory.list()] == ["alice likes tea"]
+        assert [str(item) for item in everybody.memory.list(at=before)] == ["alice likes tea"]
+        assert not any("bob" in hit.content for hit in everybody.search("who likes tea"))
+        assert [info.scope for info in everybody.threads.list()] == ["users/alice"]
+        assert [info.id for info in everybody.runs.list()] == ["alice"]
+        assert not any("bob" in repr(event.payload) for event in everybody.events())
+        with pytest.raises(NotFound):
+            everybody.runs.get("bob")
+        assert len(book.memory.list()) == len(book.threads.list()) == len(book.runs.list()) == 2
+        book.rebuild()
+
+
+@pytest.mark.spec("3.11", "3.9", "L10")
+def test_nobody_gains_a_right_by_an_erasure(book: Book) -> None:
+    book.access.grant("bot", scopes={"users": "read_write", "users/vip": "none"})
+    book.access.grant("*", scopes={"users": "read_write", "users/old": "read"})
+    book.as_actor("clerk", scope="users/vip").remember("likes tea", shared=True)
+    names = {event.payload["path"][-1]: event.id for event in book.events(kinds=["scope.named"])}
+    for name, subject in (("vip", "bot"), ("old", r"\*")):
+        for dry_run in (True, False):
+            with pytest.raises(Conflict, match=rf"grant\('{subject}', scopes={{'users/{name}'"):
+                book.erase(names[name], dry_run=dry_run)
+    with pytest.raises(Conflict):
+        book.erase(book.admin.find(scope="users/vip"))
+    with pytest.raises(Denied):
+        book.as_actor("bot", scope="users/vip").remember("anything")
+    assert len(book.memory.list(scope="users/vip")) == 1
+    book.access.grant("bot", scopes={"users/vip": "read_write"})  # who may do it says so
+    book.erase(book.admin.find(scope="users/vip"))
+    assert book.as_actor("bot", scope="users/vip").remember("begins anew").outcome == "stored"
+    book.access.grant("guest", scopes={"users/vip": "read"})
+    latest = [event.id for event in book.events(kinds=["scope.named"]) if not event.erased][-1]
+    book.erase(latest)  # nothing wider was granted
+    with pytest.raises(Denied):
+        book.as_actor("guest", scope="users/vip").remember("anything")
+    assert book.as_actor("guest", scope="users/vip").memory.list() == []

@@ -103,7 +103,7 @@ class Access:
         self, id: EventId, *, reason: str, sensitivity: str | None = None, trust: str | None = None
     ) -> Event:
         """Change the sensitivity or trust of an event, from now on, also for what is derived from it. An actor relabels
-        what it can see; only a person may make a label less strict.
+        what it can see in the scopes that it writes to; only a person may make a label less strict.
 
         `trust` is how far it is trusted: high, normal or low."""
         labels = without_none(sensitivity=sensitivity, trust=trust)

@@ -146,7 +146,8 @@ class Admin:
     ) -> Erasure:
         """Erase the content of events, and of everything derived from them by `parents`. No read returns it any more,
         and the chain still verifies. Call `purge` to clear the raw files, too. With `dry_run` nothing is erased, and
-        `.counts` says how many items, tasks and so on would be.
+        `.counts` says how many items, tasks and so on would be. Raises Conflict if somebody would gain a right
+        because the name of a scope goes.
 
         `ids` are the ids of events, or what `find` has found. `actor` is the one in whose name they are erased."""
         from .finding import Found, counted, thing_of

@@ -133,6 +133,11 @@ class Conflict(CommonplaceError):
         return {**super().as_dict(), **({"details": list(self.details)} if self.details else {})}
 
 
+def id_taken(id: str) -> Conflict:
+    """Something has this id already that the caller need not know of: ids are unique in a book."""
+    return Conflict(f"the id {id!r} cannot be used here: choose another one, or none")
+
+
 class Stale(Conflict):
     """What was to be changed was changed by somebody else after it had been read: read it again."""
 

@@ -42,9 +42,10 @@ def record(
     event, other content raises Conflict. Only the owner records in the name of another `actor`.
 
     `kind` is the kind of event, such as agent.spoke. `actor` is the actor in whose name it is recorded, by default
-    the one that asks. `payload` is what happened, as an object. `run_id` is the run that it belongs to, which begins
-    with it if there is none. `parents` are the ids of the events that it derives from. `labels` is its sensitivity
-    and trust, such as sensitivity=private. `schema_version` is the version of what the payload looks like.
+    the one that asks. `payload` is what happened, as an object. `run_id` is the run that it belongs to, in the scope of
+    that run; a run begins with it if there is none. `parents` are the ids of the events that it derives from. `labels`
+    is its sensitivity and trust, such as sensitivity=private. `schema_version` is the version of what the payload looks
+    like.
     """
     session.check_may_act(kind if isinstance(kind, str) else "record")
     fields = {
@@ -204,7 +205,7 @@ def redacted(session: Session, events: Iterable[Event]) -> Iterator[Event]:
     """The same events without the secrets of their runs, as a log or a page may show them.
 
     `events` are events, as book.events() answers them."""
-    hide = as_logged(session.ledger.snapshot)
+    hide = as_logged(session.snapshot)
     return (hide(_an_event(event)) for event in check_each("events", events))
 
 

@@ -13,9 +13,9 @@ from functools import cached_property
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
-from .access.commands import NAMELESS, deny, outside, place_named, record_denial, refused_write
+from .access.commands import NAMELESS, deny, outside, place_named, record_denial, refused_write, scope_of_run
 from .access.rights import OWNER, TIERS, Rights, rights_of
-from .errors import NotEnabled
+from .errors import NotEnabled, NotFound
 from .ledger.checks import check_each
 from .ledger.events import Event
 from .ledger.scopes import NOWHERE, Bound, Path, lies_in, parsed, parsed_read, path_of, written
@@ -26,7 +26,7 @@ from .recall.changed_facts import after_write
 from .recall.search import IGNORED
 from .state.policy import AgentMemory
 from .state.requests import STARTED
-from .state.rows import done_by, opened_run, steps_of
+from .state.rows import done_by, no_run, opened_run, steps_of
 from .state.visibility import EventVisibility
 
 if TYPE_CHECKING:
@@ -182,6 +182,17 @@ class Session:
         refusal = self.refusal or outside(self.actor, self.scope, path)
         return self._but(bound=Bound(path, (path,)), refusal=refusal)
 
+    def for_run(self, run: str | None) -> Session:
+        """The session for something that is recorded for a run: it belongs to the scope of the run. Raises Conflict for
+        a run of a scope that this session does not write to."""
+        if run is None or run == self.run:
+            return self
+        with self.snapshot() as now:
+            scope = scope_of_run(now, self.actor, run)
+            if scope == now.scope:
+                return self
+        return self.within(scope)
+
     def alone_in(self, key: str) -> Session:
         """The session for the scope with this key alone, without those below it."""
         with self.snapshot() as now:
@@ -261,9 +272,12 @@ class Session:
         """What the files of its run's workflow say of this agent's memory; outside a run, all of it is on."""
         if self.run is None:
             return AgentMemory()
-        with self.snapshot() as now:
-            doer = done_by(now, self.run, self.actor)
-            return opened_run(now, self.run).policy.doing(self.actor, doer).memory
+        with self.ledger.snapshot() as now:  # its run may lie above the scope that it is bound to
+            opened, doer = opened_run(now, self.run), done_by(now, self.run, self.actor)
+            path = path_of(now, opened.scope)
+        if path is None or not lies_in(self.scope, path):
+            raise NotFound(no_run(self.run))
+        return opened.policy.doing(self.actor, doer).memory
 
     @property
     def tiers(self) -> Collection[str]:

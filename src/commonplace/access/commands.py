@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Never
 
 import msgspec
 
-from ..errors import BadInput, Denied, NotFound, shown
+from ..errors import BadInput, Conflict, Denied, NotFound, id_taken, shown
 from ..ledger.events import Draft, Event, draft, read_header
 from ..ledger.keys import Key
 from ..ledger.labels import FLOWING, flow, lowers
@@ -21,10 +22,12 @@ from .rights import (
     OWNER,
     Permission,
     checked_rule,
+    permission_in,
     reads_scope,
     rights_of,
     rule_in,
     scope_permission,
+    stricter,
 )
 
 if TYPE_CHECKING:
@@ -200,11 +203,9 @@ def need_scope(overlay: Overlay, actor: str, scope: str) -> Denied | None:
         why = "" if actor == OWNER and overlay.bound is None else NAMELESS
     else:
         why = refused_write(overlay, actor, path)
-    return (
-        refuse(overlay, Denial(actor, "write to", name_of(overlay, scope) or "the root"), why)
-        if why
-        else None
-    )
+    if not why:
+        return None
+    return refuse(overlay, Denial(actor, "write to", name_of(overlay, scope) or "the root"), why)
 
 
 def refused_write(views: ViewReader, actor: str, path: Path) -> str:
@@ -221,6 +222,20 @@ def refused_write(views: ViewReader, actor: str, path: Path) -> str:
     return f"{actor!r} may {may} {place_named(path)}: the owner can change that with {mend}"
 
 
+def scope_of_run(views: ViewReader, actor: str, run: str | None) -> str:
+    """The key of the scope that something belongs to which is recorded for a run: that of the run, or if there is no
+    such run, the one that the session writes to. Raises Conflict for a run of a scope that the actor does not write to,
+    as for any id that is taken: nothing of that run holds here."""
+    row = None if run is None else views.get("state.runs", run)
+    scope: str = views.scope if row is None else row.get("scope", "")
+    if run is None or scope == views.scope:
+        return scope
+    path = path_of(views, scope)
+    if path is None or refused_write(views, actor, path):
+        raise id_taken(run)
+    return scope
+
+
 def outside(actor: str, own: Path, path: Path, does: str = "writes to") -> str:
     """That a session does something in its own scope, and not in another one."""
     return f"{actor!r} is bound to a scope and {does} {written(own)}, not {place_named(path)}"
@@ -229,6 +244,27 @@ def outside(actor: str, own: Path, path: Path, does: str = "writes to") -> str:
 def place_named(path: Path) -> str:
     """A scope as a message names it."""
     return "the root" if path in ((), ROOT) else written(path)
+
+
+def check_names_kept(overlay: Overlay, erased: Collection[str]) -> None:
+    """Raises Conflict if one of these events names a scope, and a grant for that name takes away what a wider one
+    gives: the grant ends with the name, and nobody may gain a right by an erasure."""
+    if overlay.get("rights", *LIMITED_SCOPES) is None:
+        return
+    for (subject, *mark), rule in overlay.scan("rights"):
+        granted: dict[str, Permission] = {} if mark or not subject else rule.get("scopes") or {}
+        left = {key: permission for key, permission in granted.items() if key not in erased}
+        for key in sorted(granted.keys() - left.keys()):
+            path = path_of(overlay, key) or ()
+            wider = permission_in(overlay, left, path)
+            if path and stricter(wider, granted[key]) != wider:
+                whose, name = str(subject).removeprefix("actor:"), written(path)
+                raise Conflict(
+                    f"without the name of {name}, {whose!r} could do more in a new scope of that name than "
+                    f"{granted[key]!r}, which it was granted: nothing was erased. Say first that it may, with "
+                    f"book.access.grant({whose!r}, scopes={ {name: 'read_write'} }), or grant it other scopes with "
+                    "replace=True"
+                )
 
 
 def check_emits(overlay: Overlay, drafts: list[Draft]) -> Denied | None:

@@ -22,7 +22,7 @@ from ..ledger.events import Event
 from ..ledger.labels import SENSITIVITY, Labels, strictness
 from ..ledger.printing import Readable
 from ..ledger.reader import ViewReader
-from ..ledger.scopes import ROOT, SCOPE, Path, keys_in, lies_in, path_of, written
+from ..ledger.scopes import ROOT, SCOPE, Path, all_named, keys_in, lies_in, path_of, written
 from ..ledger.views import typed
 
 Permission = Literal["none", "read", "read_write"]
@@ -224,9 +224,10 @@ def _rule_of_role(views: ViewReader, own: AccessRule) -> AccessRule:
 
 
 def _readable(views: ViewReader, granted: dict[str, Permission] | None) -> frozenset[str] | None:
-    """The scopes that a session reads, of those that its actor was granted."""
+    """The scopes that a session reads, of those that its actor was granted. A scope whose name was erased is the
+    owner's alone."""
     if granted is None:
-        return views.readable
+        return all_named(views) if views.readable is None else views.readable
     reads = set[str]()
     for path, permission in _by_depth(views, granted):
         if permission == "none":
@@ -245,8 +246,11 @@ def _by_depth(views: ViewReader, granted: dict[str, Permission]) -> list[tuple[P
 def scope_permission(views: ViewReader, actor: str, path: Path) -> Permission:
     """What an actor may do in a scope, as far as grants say: everything, unless some scopes were granted to it."""
     granted = _granted(views, actor)
-    if granted is None:
-        return "read_write"
+    return "read_write" if granted is None else permission_in(views, granted, path)
+
+
+def permission_in(views: ViewReader, granted: dict[str, Permission], path: Path) -> Permission:
+    """What somebody who was granted these scopes, by their keys, may do in a scope."""
     above = [permission for scope, permission in _by_depth(views, granted) if lies_in(path or ROOT, scope)]
     return above[-1] if above else "none"
 
@@ -255,8 +259,10 @@ def reads_scope(views: ViewReader, actor: str, scope: str) -> bool:
     """Whether the reader of the views reads the scope with this key, as an actor that was granted it."""
     if views.readable is not None and scope not in views.readable:
         return False
-    if actor == OWNER or views.get("rights", *LIMITED_SCOPES) is None:
+    if actor == OWNER:
         return True
+    if views.get("rights", *LIMITED_SCOPES) is None:
+        return path_of(views, scope) is not None
     return rights_of(views, actor).in_scope(scope)
 
 

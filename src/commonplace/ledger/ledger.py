@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from ..access.commands import LIMITED, check_emits
+from ..access.commands import LIMITED, check_emits, scope_of_run
 from ..engines.contract import Head, Reads, Record, Store
 from ..errors import BadInput, BookClosed, CommonplaceError, Corrupt, Denied, OwnedKind
 from .checks import check_position, to_us
@@ -61,9 +61,12 @@ def decide_record(overlay: Overlay, drafts: list[Draft]) -> list[Event] | Denied
                 f"{draft.kind!r} belongs to {owner!r} and can only come from its commands: "
                 "record a kind of your own, such as 'agent.spoke'"
             )
-    runs = [("runs", (draft.run_id,)) for draft in drafts if draft.run_id is not None]
-    overlay.prefetch([("rights", LIMITED), *runs])
-    return check_emits(overlay, drafts) or [overlay.emit(draft) for draft in drafts]
+    runs = [(run,) for run in {draft.run_id for draft in drafts} if run is not None]
+    overlay.prefetch([("rights", LIMITED), *((view, run) for run in runs for view in ("runs", "state.runs"))])
+    places = dict.fromkeys((draft.actor, draft.run_id) for draft in drafts)
+    scopes = {place: scope_of_run(overlay, *place) for place in places}
+    refused = check_emits(overlay, drafts)
+    return refused or [overlay.emit(draft, scopes[draft.actor, draft.run_id]) for draft in drafts]
 
 
 RUNS = View(

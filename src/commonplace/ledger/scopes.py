@@ -187,17 +187,27 @@ def decide_name(overlay: Overlay, paths: tuple[Path, ...]) -> list[str]:
     return [_named(overlay, path) for path in paths]
 
 
+def all_named(views: ViewReader) -> frozenset[str] | None:
+    """The keys of all scopes that have a name; None if there is none without."""
+    return None if views.get("scopes.nameless", "") is None else keys_in(views, ())
+
+
 def _path_rows(event: Event) -> list[Key]:
-    return [(event.id,)]
+    return [(event.id,)] if event.payload["path"] else []
 
 
 def _key_rows(event: Event) -> list[Key]:
-    return [tuple(event.payload["path"])]
+    return [tuple(event.payload["path"])] if event.payload["path"] else []
+
+
+def _nameless(event: Event) -> list[Key]:
+    """The row that says that a scope has lost its name. Without it there is nothing to look for."""
+    return [] if event.payload["path"] else [("",)]
 
 
 SCOPES = Capability(
     "scopes",
-    kinds=(Kind(NAMED),),
+    kinds=(Kind(NAMED, residue=lambda _payload: {"path": []}),),
     commands={"scopes.name": decide_name},
     views=(
         View(
@@ -208,5 +218,6 @@ SCOPES = Capability(
             frozenset({NAMED}),
         ),
         View("scopes.keys", 1, _key_rows, lambda _key, _before, event: event.id, frozenset({NAMED})),
+        View("scopes.nameless", 1, _nameless, lambda _key, _before, _event: True, frozenset({NAMED})),
     ),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..access.commands import need
+from ..access.commands import check_names_kept, need
 from ..access.rights import OWNER, rights_of
 from ..errors import Denied
 from ..ledger.checks import from_us
@@ -81,8 +81,10 @@ def _bury(overlay: Overlay, request: Forget, ids: Iterable[str]) -> int:
 
 
 def decide_memory_erase(overlay: Overlay, request: EraseRequest) -> Erasure:
-    """Erase any events: items among them leave tombstones, and summaries of what is gone are written again."""
+    """Erase any events: items among them leave tombstones, and summaries of what is gone are written again. Raises
+    Conflict if somebody would gain a right by it."""
     plan: Erasure = overlay.run("ledger", decide_erase, replace(request, dry_run=True))
+    check_names_kept(overlay, frozenset(plan.erased))
     if request.dry_run or not plan.erased:
         return plan
     items = _items_among(overlay, plan.erased)

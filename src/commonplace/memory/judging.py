@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ..access.commands import need_tier
+from ..access.commands import need_tier, scope_of_run
 from ..access.rights import Rights, rights_of
 from ..errors import BadInput, CommonplaceError, Conflict, Denied, Erased, NotFound
 from ..index.words import jaccard, tokens
@@ -154,8 +154,11 @@ def decide_remember_many(overlay: Overlay, many: RememberMany) -> list[RememberR
 
 
 def _refused(overlay: Overlay, request: Remember) -> Denied | None:
-    """The refusal, already recorded, if its author may not write: the rules of both runs hold."""
+    """The refusal, already recorded, if its author may not write: the rules of both runs hold. Raises Conflict for a
+    run of a scope that is not written to."""
     refused = None
+    if request.run != request.acting_in:
+        scope_of_run(overlay, request.by, request.run)
     for run in dict.fromkeys((request.run, request.acting_in)):
         refused = refused or need_tier(overlay, request.by, "long_term", True, run)
         if request.content["kind"] == "episode":

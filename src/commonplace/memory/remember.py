@@ -114,7 +114,8 @@ def remember(
     """
     fields = {**locals()}
     del fields["session"]
-    return _submitted(session.in_scope(scope), [_asked(session, fields)])[0]
+    asked = _asked(session, fields)
+    return _submitted(session.in_scope(scope).for_run(asked.request.run), [asked])[0]
 
 
 def add_many(
@@ -128,13 +129,14 @@ def add_many(
     """Remember many entries, a hundred of one scope in each commit; see `Memory.add_many`."""
     session.check_may_act("remember")
     asked = _checked_entries(session, items, {**PARAMETERS, "shared": shared, "scope": scope})
-    sessions = {name: session.in_scope(name) for name in {each.scope for each in asked}}
+    places = {each.place: None for each in asked}
+    sessions = {(scope, run): session.in_scope(scope).for_run(run) for scope, run in places}
     results = list[RememberResult]()
     try:
         while len(results) < len(asked):
             rest = asked[len(results) :][:AT_ONCE]
-            name, batch = next(groupby(rest, key=lambda each: each.scope))
-            results += _submitted(sessions[name], list(batch), len(results))
+            _, batch = next(groupby(rest, key=lambda each: sessions[each.place].bound))
+            results += _submitted(sessions[rest[0].place], list(batch), len(results))
             if progress is not None:
                 progress(len(results), len(asked))
     except BaseException as error:
@@ -202,6 +204,11 @@ class Asked(NamedTuple):
     trust: str | None
     shared: bool | None
     scope: str | None
+
+    @property
+    def place(self) -> tuple[str | None, str | None]:
+        """What decides which scope it belongs to: the one that is named, and its run."""
+        return self.scope, self.request.run
 
 
 def _asked(session: Session, fields: Mapping[str, Any]) -> Asked:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..access.commands import Denial, refuse
+from ..access.commands import Denial, need_scope, refuse
 from ..access.rights import OWNER, RUNTIME
 from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, Denied
 from ..ledger.events import Event
@@ -29,7 +29,8 @@ Values = Mapping[str, Any]
 def decide_change(overlay: Overlay, request: Change) -> Written | CommonplaceError:
     opened = opened_run(overlay, request.run)
     totals = check_open(overlay, request.run)
-    refused = _may_not_write(overlay, opened.policy, request)
+    refused = need_scope(overlay, request.agent, opened.scope)
+    refused = refused or _may_not_write(overlay, opened.policy, request)
     if refused:
         return refused
     last = last_written(overlay, request.run, request.agent, request.payload, opened.fork)

@@ -11,7 +11,7 @@ import msgspec
 from ..access.commands import Denial, refuse
 from ..access.patterns import bad_pattern
 from ..access.rights import rights_of
-from ..errors import BadInput, Conflict, Denied
+from ..errors import BadInput, Conflict, Denied, id_taken
 from ..ledger.checks import is_name, iso
 from ..ledger.events import Event, draft
 from ..ledger.overlay import Overlay
@@ -20,12 +20,15 @@ from .events import OPENED, Secrecy, emit
 from .limits import check_limits
 from .policy import Policy, Start, reserved
 from .requests import Fork, Open
-from .rows import Totals, opened_run, totals_of
+from .rows import Totals, find_run, opened_run, totals_of
 from .sharing import takes_part
 
 
 def decide_open(overlay: Overlay, request: Open) -> Event | Denied:
     if overlay.get("state.runs", request.run) is not None:
+        known = find_run(overlay, request.run)
+        if known is None or not takes_part(overlay, known, request.by):
+            raise id_taken(request.run)
         raise Conflict(f"the run {request.run!r} is already open: use its id alone to continue it")
     if not rights_of(overlay, request.by).emits("run.started"):
         message = f"{request.by!r} may not open runs: it may not record 'run.started'"

@@ -13,6 +13,7 @@ from ..access.rights import OWNER, RUNTIME
 from ..ledger.encoding import blobs_of
 from ..ledger.events import ERASED, Event, erased_by
 from ..ledger.reader import ViewReader
+from ..ledger.scopes import lies_in, path_of, scope_of
 from .events import CHANGED, CONTENT, OPENED, STEPPED
 from .policy import Policy
 from .rows import find_run, lineage, opened_run
@@ -51,6 +52,17 @@ def _knows(policy: Policy, actor: str, holder: str, field: str, name: str) -> bo
     return name not in hidden_fields(policy, holder) and shares(policy, holder, actor, field, finished=True)
 
 
+def _is_of_run(views: ViewReader, event: Event, run: str) -> bool:
+    """Whether an event belongs to the run that it names: to the scope of the run, or if it was recorded after the run
+    began, to one below that. Who names a run of another scope would see by what is taken out that a guess was right."""
+    opened, scope = opened_run(views, run), scope_of(event)
+    if scope == opened.scope:
+        return True
+    path, above = path_of(views, scope), path_of(views, opened.scope)
+    inside = path is not None and above is not None and lies_in(path, above)
+    return inside and event.created_us >= opened.started_us
+
+
 class Redactors:
     """Redacts events as a log may show them. Keeps the redactors of runs and speakers for as long as the book stays at
     one position."""
@@ -66,9 +78,10 @@ class Redactors:
         if views.position != self._position:  # more may be secret by now
             self._redactors.clear()
             self._position = views.position
-        hide = self._of(views, event.run_id, OWNER)
         # The owner knows every secret, so where there is none for the owner there is none at all.
-        return redacted(event, self._of(views, event.run_id, event.actor)) if hide else event
+        if not self._of(views, event.run_id, OWNER) or not _is_of_run(views, event, event.run_id):
+            return event
+        return redacted(event, self._of(views, event.run_id, event.actor))
 
     def _of(self, views: ViewReader, run: str, said_by: str) -> Redactor:
         key = (run, said_by)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..access.rights import check_actor
-from ..errors import BadInput, Conflict, Cycle, Erased, TooLarge, shown
+from ..errors import BadInput, Conflict, Cycle, Erased, TooLarge, id_taken, shown
 from ..ledger.checks import check_flag, check_name
 from ..ledger.encoding import decode, encode_payload
 from ..ledger.events import new_id
@@ -132,7 +132,7 @@ def add(tx: WorkTransaction, tasks: Sequence[NewTask]) -> list[Task]:
         if old is not None:
             raise Conflict(f"there is a task {new.id!r} already: choose another id, or none")
         if tx.overlay.get("work.ids", new.id) is not None:  # in another work, which need not be known here
-            raise Conflict(f"the id {new.id!r} cannot be used here: choose another one, or none")
+            raise id_taken(new.id)
     numbers = {task.id: total + place for place, task in enumerate(tasks)}
     if len(numbers) < len(tasks):
         raise BadInput("two tasks of the batch have the same id: give each its own, or none")

@@ -9,7 +9,7 @@ import msgspec
 
 from ..access.commands import need
 from ..access.rights import OWNER, rights_of
-from ..errors import Conflict, Erased, NotFound
+from ..errors import Conflict, Erased, NotFound, id_taken
 from ..ledger.encoding import encode_payload
 from ..ledger.events import Event, draft
 from ..ledger.overlay import Overlay
@@ -38,7 +38,7 @@ def decide_create(overlay: Overlay, act: Act) -> Any:
     info = info_of(overlay, act.work)
     if info is not None:
         if not may_know(rights_of(overlay, act.actor), info):
-            raise Conflict(f"the id {act.work!r} cannot be used here: choose another one, or none")
+            raise id_taken(act.work)
         check_same(overlay.event(overlay.get("work.works", act.work)["event"]), plan.info)
         return info
     for core in plan.info.cores:

@@ -101,8 +101,11 @@ class Works:
         archived = []
         for info, why in stale(self.list(), now or datetime.now(UTC), older_than):
             if not dry_run:
+                each = work(self._session, info.id)
+                if each._looks and not self._session.refusal:
+                    continue  # it lies in a scope that can only be read
                 try:
-                    work(self._session, info.id).manage.archive()
+                    each.manage.archive()
                 except Conflict:
                     continue  # somebody else has done it meanwhile, or opened it again
             archived.append((info.id, why))

@@ -57,8 +57,9 @@ def import_memories(
 ) -> ImportReport:
     """Remember everything in a foreign memory. Doing it again changes nothing: each has an id of its own."""
     memories = read_memories(path)
-    # An item of another scope is another item, so the scope's key is a part of its id; it needs no name to be one.
-    (scope,) = [""] if dry_run else session.write("scopes.name", (session.scope,))
+    scope = ""  # an item of another scope is another item, so the scope's key is a part of its id
+    if session.scope and not dry_run:
+        (scope,) = session.write("scopes.name", (session.scope,))
     became, ids = list[ImportedItem](), dict[str, str]()
     for number, incoming in enumerate(memories.items, 1):
         if dry_run:
