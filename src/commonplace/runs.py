@@ -26,7 +26,7 @@ from .state.policy import Policy, Start
 from .state.redaction import redactor_of
 from .state.requests import Merged, Open
 from .state.rows import OpenedRun, find_run, no_run, totals_of
-from .state.sharing import takes_part
+from .state.sharing import is_known, takes_part
 from .verbs import RunId, verb
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def run(
     scope: str | None = None,
 ) -> Run:
     """Begin a run, or continue the one with this `run_id`. With `create=False` raises NotFound if there is none. Raises
-    Conflict for the id of a run that this actor takes no part in.
+    Conflict for an id that is taken in a scope that this actor does not read.
 
     `workflow` is a folder with a workflow.awp.yaml, whose rules hold in the run; without one every agent may take part
     and sees everything.
@@ -96,8 +96,7 @@ def run(
     place = (None, None) if plan is None else (Path(plan.folder), plan.persistence)
     opened = Run(session, id, *place)
     values = encode_payload(initial or {})[1]
-    known = None if run_id is None else _taken_part_in(session, id)
-    if known is None:
+    if run_id is None or not _is_there(session, id):
         named = {} if plan is None else {"name": plan.name, "version": plan.version}
         start = Start() if plan is None else plan.start
         try:
@@ -107,10 +106,9 @@ def run(
             opened._begun()
             return opened
         except Conflict:
-            known = _taken_part_in(session, id)
-            if known is None:  # nobody has begun it meanwhile
+            if not _is_there(session, id):
                 raise
-    _check_same_run(session, id, known, None if plan is None else (plan.name, policy), values)
+    known = _check_same_run(session, id, None if plan is None else (plan.name, policy), values)
     return Run(session.within(known.scope), id, *place)
 
 
@@ -232,16 +230,12 @@ def existing_run(session: Session, run_id: str) -> Run:
     return Run(session.within(_opened(session, run_id).scope), run_id)
 
 
-def _taken_part_in(session: Session, run_id: str) -> OpenedRun | None:
-    """A run that this actor takes part in."""
+def _opened(session: Session, run_id: str) -> OpenedRun:
+    run_id = check_name("run_id", run_id)
     with session.snapshot() as snapshot:
         opened = find_run(snapshot, run_id)
-        return opened if opened is not None and takes_part(snapshot, opened, session.actor) else None
-
-
-def _opened(session: Session, run_id: str) -> OpenedRun:
-    opened = _taken_part_in(session, check_name("run_id", run_id))
-    if opened is None:
+        takes = opened is not None and takes_part(snapshot, opened, session.actor)
+    if opened is None or not takes:
         if not session.is_owner:  # in both cases, so that not even the book's length tells which it was
             record_denial(session.acting_as(session.actor, run_id), "run", run_id)
         raise NotFound(no_run(run_id))
@@ -249,13 +243,11 @@ def _opened(session: Session, run_id: str) -> OpenedRun:
 
 
 def _check_same_run(
-    session: Session,
-    id: str,
-    opened: OpenedRun,
-    plan: tuple[str, Policy] | None,
-    values: Mapping[str, Any],
-) -> None:
-    """Check that a run that is there is the one that was meant. Raises Conflict."""
+    session: Session, id: str, plan: tuple[str, Policy] | None, values: Mapping[str, Any]
+) -> OpenedRun:
+    """Check that a run that is there is the one that was meant. Raises Conflict; NotFound for an actor that takes no
+    part in it."""
+    opened = _opened(session, id)
     if plan is not None and plan != (opened.workflow.get("name", ""), opened.policy):
         raise Conflict(
             f"the run {id!r} was started under other rules than this workflow's: continue it with the files it "
@@ -265,6 +257,7 @@ def _check_same_run(
         raise Conflict(f"the run {id!r} is there already: leave initial out to take part in it")
     if values:
         _check_same_start(session, id, values)
+    return opened
 
 
 def _configure_memory(session: Session, plan: Workflow) -> None:
@@ -275,6 +268,11 @@ def _configure_memory(session: Session, plan: Workflow) -> None:
             named[name] = int(plan.memory.tiers[tier].settings[name])
     if named:
         Memory(session).configure(**named)
+
+
+def _is_there(session: Session, run_id: str) -> bool:
+    with session.snapshot() as snapshot:
+        return is_known(snapshot, run_id, session.actor)
 
 
 def _run_info(snapshot: Snapshot, id: str, first: int) -> RunInfo:

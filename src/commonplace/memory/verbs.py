@@ -479,7 +479,7 @@ class Memory:
         from .suggestions import suggested
 
         rules = {(each.scope, each.id): each.config for each in self.cores(at)}
-        if core is not None and all(check_name("a core", core) != id for _, id in rules):
+        if core is not None and check_name("a core", core) not in {id for _, id in rules}:
             raise NotFound(no_core(core))
         now_us = self._session.ledger.moment(at) if now is None else to_us("now", now)
         return suggested([*self.list(core=core, at=at)], rules, now_us)

@@ -20,14 +20,13 @@ from .events import OPENED, Secrecy, emit
 from .limits import check_limits
 from .policy import Policy, Start, reserved
 from .requests import Fork, Open
-from .rows import Totals, find_run, opened_run, totals_of
-from .sharing import takes_part
+from .rows import Totals, opened_run, totals_of
+from .sharing import is_known, takes_part
 
 
 def decide_open(overlay: Overlay, request: Open) -> Event | Denied:
     if overlay.get("state.runs", request.run) is not None:
-        known = find_run(overlay, request.run)
-        if known is None or not takes_part(overlay, known, request.by):
+        if not is_known(overlay, request.run, request.by):
             raise id_taken(request.run)
         raise Conflict(f"the run {request.run!r} is already open: use its id alone to continue it")
     if not rights_of(overlay, request.by).emits("run.started"):

@@ -77,6 +77,12 @@ def without(value: Any, hidden: Collection[str]) -> Any:
     return value
 
 
+def is_known(views: ViewReader, run: str, actor: str) -> bool:
+    """Whether there is a run with a state in a scope that an actor reads."""
+    opened = find_run(views, run)
+    return opened is not None and reads_scope(views, actor, opened.scope)
+
+
 def takes_part(views: ViewReader, opened: OpenedRun, actor: str) -> bool:
     """Whether an actor takes part in a run of a scope that it reads: the owner, the one who opened it, its agents.
     Without a workflow, every agent may take part."""
