@@ -163,6 +163,10 @@ def remember_everything(book: Book) -> None:
     ada.documents.add_to_session("the lift", "it stops")
     ada.documents.record_gate("the lift", "PLAN", "GO")
     book.as_actor("ada", scope="users/alice").remember("Alice takes the stairs.")
+    book.as_actor("ada", scope="users/gone").remember("Nobody knows whose this is.")
+    book.erase(
+        next(event.id for event in book.events(kinds=["scope.named"]) if "gone" in event.payload["path"])
+    )
     recall_everything(book)
 
 
@@ -213,7 +217,8 @@ def talk_of_everything(book: Book) -> None:
     """Touch every view of conversations."""
     thread = book.as_actor("ada").thread("the lift")
     thread.add(
-        [{"role": "user", "content": "Does it stop on the fourth floor?", "id": "m1"},
+        [{"role": "system", "content": "You operate a lift."},
+         {"role": "user", "content": "Does it stop on the fourth floor?", "id": "m1"},
          {"role": "assistant", "content": "It stops on the fifth."}]
     )  # fmt: skip
     thread.summary(lambda _prompt: "Where the lift stops.")
