@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 import re
 import unicodedata
 from hashlib import sha256
@@ -20,9 +21,11 @@ from commonplace.finding import thing_of
 from commonplace.ledger.printing import number
 from tests.test_views import stored_rows
 
-NAME = "Zoë Ünal-Brandt"
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+"""Workers share a server, whose raw files are scanned: each has a customer of its own."""
+NAME = f"Zoë Ünal-Brandt{WORKER}"
 DECOMPOSED = unicodedata.normalize("NFD", NAME)
-FILED = "zoe-unal-brandt"
+FILED = f"zoe-unal-brandt{WORKER}"
 """As folders spell her."""
 BROKEN = NAME.replace(" ", "\n   ")
 
@@ -323,6 +326,12 @@ def test_a_name_that_json_has_escaped_is_found_and_purged(tmp_path: Path) -> Non
         book.record("tool.called", payload={"log": json.dumps(json.dumps({"name": BROKEN}))})
         book.record("file.kept", payload={"file": Blob(arguments.encode())})
         book.record("tool.called", payload={"path": r"C:\users\new\table" + "\\" * 100_000})
+        book.record("tool.called", payload={"log": json.dumps({"login": "ACME\\nancy"})})
+        assert [len(book.admin.find(text)) for text in ("ACME\\nancy", r"c:\users\new", "ACME nancy")] == [
+            1,
+            1,
+            0,
+        ]
         found = book.admin.find(NAME)
         assert found.counts == {"blob": 1, "event": 1, "thread message": 1}
         assert any(NAME in mention.snippet for mention in found)

@@ -145,6 +145,15 @@ def test_the_call_that_a_denial_recommends_takes_nothing_away(book: Book) -> Non
 
 
 @pytest.mark.spec("3.11")
+def test_one_scope_in_two_forms_is_granted_once(book: Book) -> None:
+    with pytest.raises(BadInput, match="twice"):
+        book.access.grant("bot", scopes={"users/e\u0301": "none", "users/\u00e9": "read_write"})
+    for scopes in (["users", ["a"]], [None], {"users": "all"}):
+        with pytest.raises(BadInput):
+            book.access.grant("bot", scopes=scopes)  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("3.11")
 def test_scopes_to_read_go_with_a_scope_to_write_to(book: Book) -> None:
     with pytest.raises(BadInput, match="reads goes with a scope"):
         book.as_actor("bot", reads=["handbook"])

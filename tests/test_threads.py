@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from commonplace.threads.messages import overlap
 ALLERGY = {"role": "user", "content": "I am allergic to peanuts"}
 NOTED = {"role": "assistant", "content": "Noted!"}
 MAY = datetime(2026, 5, 1, 12, tzinfo=UTC)
+DEEP = reduce(lambda inner, _: [inner], range(3_000), list[Any]())
 PIXEL = base64.b64encode(b"\x89PNG not really a picture").decode()
 
 
@@ -130,14 +134,22 @@ def test_every_shape_comes_back_as_it_went_in(book: Book) -> None:
 
 def test_message_objects_of_clients_are_taken(book: Book) -> None:
     class ClientMessage:
+        """As pydantic makes them: iterable, too."""
+
         def model_dump(self, **_how: Any) -> dict[str, Any]:
             return {"role": "assistant", "content": "It rains."}
+
+        def __iter__(self) -> Iterator[tuple[str, Any]]:
+            return iter(self.model_dump().items())
 
     thread = book.thread("t")
     thread.add(
         [{"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"}, ClientMessage()]
     )
     assert str(thread.messages()) == "#1 assistant: [calls weather({})]\n#2 assistant: It rains."
+    assert thread.add(ClientMessage()).repeated == 1
+    with pytest.raises(BadInput, match="cannot be read as a message"):
+        thread.add(ClientMessage)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -153,6 +165,8 @@ def test_message_objects_of_clients_are_taken(book: Book) -> None:
         ([{"role": "user", "content": "x", "time": "soon"}], r"messages\[0\].time 'soon' is not a datetime"),
         ([{"role": "user", "content": "x", "metadata": 3}], r"messages\[0\].metadata 3 is not a mapping"),
         ([{"role": "user", "content": "x", "id": ""}], r"messages\[0\].id '' is not a name"),
+        ([ALLERGY, {"role": "user", "content": "x", "metadata": {5: "y"}}], r"messages\[1\].metadata"),
+        ([{"role": "user", "content": [{"type": "text", "text": "x", "more": DEEP}]}], r"messages\[0\]"),
         ([{"role": "user", "content": "a\ud800"}], r"messages\[0\].content holds a lone surrogate"),
         (
             [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,!"}}]}],
@@ -206,7 +220,7 @@ def test_instructions_may_change_while_the_history_is_sent_again(book: Book) -> 
 def test_clients_that_write_a_message_in_another_way_send_the_same_one(book: Book) -> None:
     thread = book.thread("t")
     thread.add([ALLERGY, {**NOTED, "refusal": None, "tool_calls": None}])
-    parts = {**ALLERGY, "content": [{"type": "text", "text": ALLERGY["content"]}]}
+    parts = {**ALLERGY, "content": [{"type": "text", "text": ALLERGY["content"], "citations": None}]}
     answer = thread.add([parts, NOTED, {"role": "user", "content": "thanks"}])
     assert (answer.added, answer.repeated) == (1, 2)
 
@@ -241,7 +255,7 @@ def test_the_same_words_twice_in_a_row_need_an_id_or_a_time(book: Book) -> None:
     assert thread.add([yes, yes, yes]).added == 3  # not what the thread ends with
 
 
-WORDS = st.lists(st.sampled_from("ab"), max_size=12)
+WORDS = st.lists(st.sampled_from([("a", "user"), ("b", "user")]), max_size=12)
 
 
 @settings(max_examples=60, deadline=None)
@@ -263,7 +277,9 @@ def test_any_series_of_windows_gives_the_history_once(history: list[str], cuts: 
 
 
 @given(there=WORDS, new=WORDS)
-def test_alignment_is_the_longest_end_that_is_a_beginning(there: list[str], new: list[str]) -> None:
+def test_alignment_is_the_longest_end_that_is_a_beginning(
+    there: list[tuple[str, str]], new: list[tuple[str, str]]
+) -> None:
     start, length = overlap(there, new)
     assert there[start:] == new[:length]
     longer = range(length + 1, min(len(there), len(new)) + 1)
@@ -514,10 +530,72 @@ def test_what_is_sent_in_the_place_of_the_last_message_that_was_erased_is_withhe
     assert (again.added, again.repeated, again.withheld) == (1, 2, 1)
     assert "give an id to what is new" in str(again)
     assert said(book) == ["Noted!", "Thanks!"]
+    answer = {"role": "assistant", "content": "Whose code?"}  # of another role, it is not what was erased
+    assert book.thread("t").add([NOTED, secret]).added == 2
+    book.erase(book.thread("t").messages()[1].event_id)
+    assert book.thread("t").add([NOTED, answer]).withheld == 0
     book.erase(again.ids[2])
     assert thread.add([NOTED, secret, {**other, "id": "m4"}]).withheld == 1
     assert thread.add(other).added == 1  # a message by itself is new
     assert said(book) == ["Noted!", "Where are you?", "Where are you?"]
+
+
+@pytest.mark.spec("L10")
+def test_an_instruction_that_was_erased_does_not_come_back(book: Book) -> None:
+    thread, prompt = book.thread("t"), {"role": "system", "content": "The key is 4711."}
+    history = [prompt, ALLERGY, NOTED]
+    book.erase(thread.add(history).ids[0])
+    again = thread.add([*history, {"role": "user", "content": "And now?"}])
+    assert (again.added, again.repeated, again.withheld) == (1, 3, 1)
+    assert thread.add([{**prompt, "content": "Be brief.", "id": "p2"}]).added == 1
+    assert said(book, "t") == [ALLERGY["content"], "Noted!", "And now?", "Be brief."]
+
+
+@pytest.mark.spec("L4", "4.15")
+def test_two_that_send_one_long_history_at_once_add_it_once(tmp_path: Path) -> None:
+    history = [{"role": "user", "content": f"turn {number}"} for number in range(250)]
+    with commonplace.open(tmp_path / "team.db") as book, ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda _: book.thread("t").add(history), range(2)))
+        assert sum(answer.added for answer in answers) == 250
+        assert said(book, "t") == [message["content"] for message in history]
+
+
+def test_words_that_look_like_files_are_words(book: Book) -> None:
+    texts = ["data:image/png;base64,iVBORw0KGgo= what is this image?", "data:text/plain;base64,aGVsbG8="]
+    arguments = {"blob": {"sha": "a"}, "prefix": "x"}
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    thread = book.thread("t")
+    thread.add([{"role": "user", "content": text} for text in texts])
+    thread.add({"role": "assistant", "content": None, "tool_calls": [call]})
+    assert said(book, "t")[:2] == texts
+    assert thread.messages(inline=True).as_dicts()[2]["tool_calls"] == [call]
+    assert thread.context("image").messages[-1]["tool_calls"] == [call]
+
+
+@pytest.mark.spec("L10", "3.11")
+def test_a_blob_is_referred_to_only_where_it_is_kept(tmp_path: Path) -> None:
+    """Else what was erased for one user would stay for the sake of another, who only knows its digest."""
+    with commonplace.open(tmp_path / "team.db") as book:
+        alice, bob = (
+            book.as_actor("bot", scope=f"users/{user}", role="orchestrator") for user in ("alice", "bob")
+        )
+        bob.record("agent.spoke", payload={"file": commonplace.Blob(b"the bytes of bob")})
+        reference = next(event.payload["file"] for event in bob.events() if "file" in event.payload)
+        work = alice.work(name="w")
+        for refer in (
+            lambda: alice.thread("t").add({"role": "user", "content": "x", "metadata": {"a": reference}}),
+            lambda: alice.thread("t").add({"role": "user", "content": "x", **reference}),
+            lambda: alice.record("agent.spoke", payload={"file": reference}),
+            lambda: alice.run(initial={"file": reference}),
+            lambda: work.add_task("t", metadata={"file": reference}),
+            lambda: book.run(initial={"file": reference}),
+        ):
+            with pytest.raises((BadInput, NotFound), match="blob"):
+                refer()
+        found = book.admin.find(scope="users/bob")
+        book.erase(found)
+        assert book.admin.proof(found, tmp_path / "proof.json").gone
+        assert book.admin.find_text(["the bytes of bob"]) == []
 
 
 @pytest.mark.spec("L10", "3.11")

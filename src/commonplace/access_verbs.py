@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
@@ -135,12 +135,20 @@ class Access:
 
 def _granted(scopes: Mapping[str, str] | Sequence[str]) -> tuple[tuple[Path, Permission], ...]:
     """What may be done in which scopes. Raises BadInput."""
-    given = (
-        scopes if isinstance(scopes, Mapping) else dict.fromkeys(check_each("scopes", scopes), "read_write")
+    given: Iterable[tuple[str, str]] = (
+        scopes.items()
+        if isinstance(scopes, Mapping)
+        else ((scope, "read_write") for scope in check_each("scopes", scopes))
     )
-    for permission in given.values():
+    granted = dict[Path, Permission]()
+    for scope, permission in given:
         if permission not in PERMISSIONS:
             raise BadInput(
                 f"there is no permission {shown(permission)}: it is one of {', '.join(PERMISSIONS)}"
             )
-    return tuple((parsed_read(scope), cast(Permission, permission)) for scope, permission in given.items())
+        path = parsed_read(scope)
+        if granted.setdefault(path, cast(Permission, permission)) != permission:
+            raise BadInput(
+                f"scopes names {written(path)} twice, in two forms: say once what is granted there"
+            )
+    return tuple(granted.items())

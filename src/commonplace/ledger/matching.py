@@ -39,6 +39,10 @@ _ESCAPED = re.compile(
 more backslashes; each run of them is read once, however long it is."""
 
 
+_BACKSLASHES = re.compile(r"\\++")
+"""A backslash, however often JSON has escaped it."""
+
+
 def unescaped(text: str) -> str:
     """A text with the signs in it that are escaped as in JSON; any white space is a space."""
     return _ESCAPED.sub(_sign, text)
@@ -79,7 +83,12 @@ class Spellings:
                     f"text {shown(text)} cannot be looked for: give at least {SHORTEST} letters or digits, as people "
                     "write them"
                 )
-        every = [form for text in self.texts for form in (folded(text), file_name(text)) if form]
+        every = [
+            form
+            for text in self.texts
+            for form in (folded(text), _BACKSLASHES.sub("\\\\", folded(text)), file_name(text))
+            if form
+        ]
         self.forms = tuple(dict.fromkeys(every))
         self.in_name = lru_cache(4096)(self.within)
         """`within` for names that occur again and again."""
@@ -88,7 +97,7 @@ class Spellings:
         """Whether a text holds any of the spellings, as they are or escaped."""
         plain = folded(text)
         if "\\" in text:
-            plain = f"{plain}{_BETWEEN}{folded(unescaped(text))}"
+            plain = _BETWEEN.join((plain, folded(unescaped(text)), _BACKSLASHES.sub("\\\\", plain)))
         return any(form in plain for form in self.forms)
 
     def held_by(self, value: object) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ..engines.contract import Lease, Place, Record, Row, Tx, WriteSet
-from ..errors import Conflict, Erased, OwnedKind
+from ..errors import Conflict, Erased, NotFound, OwnedKind, shown
 from .encoding import decode
 from .events import (
     ERASED,
@@ -180,8 +180,21 @@ class Overlay(ViewReader):
         record, event = seal(draft, self.position + 1, self.hash, created_at, clock)
         if draft.blobs:
             self.write.blobs.update(draft.blobs)
+        for digest in event.blobs:
+            if digest not in draft.blobs:
+                self._check_reference(digest, event)
         self.append(record, event if owner is None else self.registry.current(event))
         return event
+
+    def _check_reference(self, digest: str, event: Event) -> None:
+        """Raises NotFound if an event refers to a blob of another scope without deriving from what holds it. Else the
+        blob would stay when that is erased."""
+        positions = [int(key[1]) for key, _ in self.scan("blobs", digest)]
+        holders = (record for at in positions for record in self.records(at - 1, 1))
+        for holder in map(read_header, holders):
+            if holder.id in event.parents or holder.labels.get(SCOPE, "") == event.labels.get(SCOPE, ""):
+                return
+        raise NotFound(f"there is no blob {shown(digest)} to refer to: give its bytes, as Blob(data)")
 
     def _again(self, draft: Draft, record: Record) -> Event:
         # That an event of somebody else, or of another scope, was erased is none of this actor's business: its id is

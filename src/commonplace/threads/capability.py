@@ -7,7 +7,7 @@ name can be erased. A message carries the key as its `session_id` and its number
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import dropwhile, islice
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -24,7 +24,7 @@ from ..ledger.views import Capability, Kind, View
 from ..memory.capability import MEMORY
 from ..memory.judging import decide_remember
 from ..memory.requests import Remember, RememberResult
-from .messages import BY_ID, fingerprint_of, instructs, overlap, words_of_message
+from .messages import BY_ID, INSTRUCTIONS, fingerprint_of, instructs, overlap, role_of, words_of_message
 
 OPENED, MESSAGE, SUMMARIZED, LEARNED = (
     "thread.opened",
@@ -32,6 +32,9 @@ OPENED, MESSAGE, SUMMARIZED, LEARNED = (
     "thread.summarized",
     "thread.learned",
 )
+
+ERASED = ""
+"""In place of the fingerprint of a message that was erased."""
 
 MOST_ERASED = 100
 """How many messages at the end of a thread may have been erased so that the messages before them are looked at."""
@@ -50,18 +53,22 @@ class AddMessages(msgspec.Struct, frozen=True):
     """The messages, without their thread and their number."""
     most: int
     """How many are added at most; the rest takes another request."""
-    continues: bool = False
-    """Whether the messages before these were added by the request before it: then all of these are new."""
+    after: int | None = None
+    """The number of the message that the request before it added last: if the thread still ends there, all of these are
+    new. None: they are compared with the end of the thread."""
 
 
 class MessagesAdded(msgspec.Struct, frozen=True):
     """What became of messages: the event of each, and how many were not added, because they are there already or stand
     where one was erased."""
 
-    thread: str
     ids: tuple[str, ...]
     repeated: int
-    withheld: int = 0
+    withheld: int
+    last: int
+    """The number of the last message of the thread."""
+    moved: bool = False
+    """Nothing was added, because somebody else has added messages meanwhile: compare with these."""
 
 
 class Summarized(msgspec.Struct, frozen=True):
@@ -109,19 +116,26 @@ def decide_add(overlay: Overlay, request: AddMessages) -> MessagesAdded | Denied
             OPENED, actor=request.by, payload={"name": request.name}, run_id=request.run, labels=TEAM
         )
         key = overlay.emit(opening).id
-    there = {} if request.continues else _at_the_end(overlay, key, request.drafts)
-    known = sum(1 for _ in dropwhile(lambda row: not row[1], reversed(list(there.values()))))
+    number = last_number(overlay, key)
+    if request.after not in (None, number):
+        return MessagesAdded((), 0, 0, number, moved=True)
+    there = _at_the_end(overlay, key, request.drafts) if request.after is None else {}
+    # An erased message is known by its place alone, where another may stand: what was erased must not come back.
+    withheld = sum(not row[1] for row in there.values())
     overlay.prefetch(
         ("threads.ids", (key, each.payload["id"])) for each in request.drafts if "id" in each.payload
     )
     contents = dict[str, str]()
     for message in request.drafts:  # all of them, before the first of several commits
         _known(overlay, key, message, contents)
-    number, ids, repeated, added = last_number(overlay, key), list[str](), 0, 0
+    ids, repeated, added = list[str](), 0, 0
     for place, message in enumerate(request.drafts):
         row = _known(overlay, key, message, contents) or there.get(place)
         if row is None and instructs(message.payload["message"]):
-            row = _instruction(overlay, key, message)
+            row = _instruction(overlay, key, _content(message.payload, message.occurred_at))
+            if row is None and "id" not in message.payload and any(known > place for known in there):
+                row = _instruction(overlay, key, ERASED)
+                withheld += row is not None
         if row is not None:
             ids.append(row[0])
             repeated += 1
@@ -130,24 +144,26 @@ def decide_add(overlay: Overlay, request: AddMessages) -> MessagesAdded | Denied
         else:
             number, added = number + 1, added + 1
             ids.append(overlay.emit(replace(message, session_id=key, turn=number)).id)
-    # Before the last one that is known for sure, an erased message is known by its place. After it, a new message may
-    # stand there, and nothing is left by which to tell: what was erased must not come back.
-    return MessagesAdded(key, tuple(ids), repeated, len(there) - known)
+    return MessagesAdded(tuple(ids), repeated, withheld, number)
 
 
 def _at_the_end(overlay: Overlay, key: str, drafts: Sequence[Draft]) -> dict[int, Any]:
     """The rows of those turns that the thread ends with already, by their places in the list."""
     turns = [place for place, each in enumerate(drafts) if not instructs(each.payload["message"])]
-    tokens = [_token(drafts[place].payload, drafts[place].occurred_at) for place in turns]
-    rows = (row for _, row in overlay.each("threads.messages", key, reverse=True) if not row[3])
+    tokens = [
+        (_token(drafts[place].payload, drafts[place].occurred_at), role_of(drafts[place].payload["message"]))
+        for place in turns
+    ]
+    rows = (
+        row for _, row in overlay.each("threads.messages", key, reverse=True) if row[3] not in INSTRUCTIONS
+    )
     last = list(islice(rows, len(tokens) + MOST_ERASED))[::-1]
-    start, length = overlap([row[1] for row in last], tokens)
+    start, length = overlap([(row[1], row[3]) for row in last], tokens)
     return dict(zip(turns[:length], last[start : start + length], strict=True))
 
 
-def _instruction(overlay: Overlay, key: str, message: Draft) -> Any:
-    """The row of the instruction that says the same."""
-    content = _content(message.payload, message.occurred_at)
+def _instruction(overlay: Overlay, key: str, content: str) -> Any:
+    """The row of the instruction with this fingerprint; with ERASED, of the last one that was erased."""
     number = overlay.get("threads.instructions", key, content)
     return None if number is None else overlay.get("threads.messages", key, number)
 
@@ -161,7 +177,7 @@ def _known(overlay: Overlay, key: str, message: Draft, contents: dict[str, str])
     number = overlay.get("threads.ids", key, id)
     row = None if number is None else overlay.get("threads.messages", key, number)
     content = _content(message.payload, message.occurred_at)
-    if contents.setdefault(id, content) != content or (row is not None and row[2] not in ("", content)):
+    if contents.setdefault(id, content) != content or (row is not None and row[2] not in (ERASED, content)):
         raise Conflict(
             f"the message {id!r} is in the thread with other content: use another id, or send what was sent first"
         )
@@ -221,22 +237,21 @@ def _place(event: Event) -> list[Key]:
 
 
 def _fold_message(_key: Key, _before: Any, event: Event) -> list[Any]:
-    """The event, the token by which the message is known again, the fingerprint of its content, and whether it is an
-    instruction. Of one that was erased, at most the token of its id is left: a fingerprint would tell whether a guess
-    is right."""
+    """The event, the token by which the message is known again, the fingerprint of its content, and its role. Of one
+    that was erased, the role is left and at most the token of its id: a fingerprint would tell whether a guess is
+    right."""
     payload = event.payload
     if "message" not in payload:
-        token = f"{BY_ID}{payload['id']}" if "id" in payload else ""
-        return [event.id, token, "", "instructs" in payload]
+        return [event.id, f"{BY_ID}{payload['id']}" if "id" in payload else "", ERASED, payload["role"]]
     content = _content(payload, event.occurred_us)
-    return [event.id, _token(payload, event.occurred_us), content, instructs(payload["message"])]
+    return [event.id, _token(payload, event.occurred_us), content, role_of(payload["message"])]
 
 
 def _instruction_keys(event: Event) -> list[Key]:
-    message = event.payload.get("message")
-    if message is None or not instructs(message):
-        return []
-    return [(event.session_id or "", _content(event.payload, event.occurred_us))]
+    payload, key = event.payload, event.session_id or ""
+    if "message" not in payload:
+        return [(key, ERASED)] if payload["role"] in INSTRUCTIONS else []
+    return [(key, _content(payload, event.occurred_us))] if instructs(payload["message"]) else []
 
 
 def _own_id(event: Event) -> Sequence[Key]:
@@ -244,9 +259,9 @@ def _own_id(event: Event) -> Sequence[Key]:
 
 
 def _without_words(payload: dict[str, Any]) -> dict[str, Any]:
-    """That there was a message, and under which id, holds when it is erased: it is not added again."""
+    """That there was a message, of which role and under which id, holds when it is erased: it is not added again."""
     left = {"id": payload["id"]} if "id" in payload else {}
-    return {**left, "instructs": True} if instructs(payload["message"]) else left
+    return {**left, "role": role_of(payload["message"])}
 
 
 def _of_thread(event: Event) -> list[Key]:

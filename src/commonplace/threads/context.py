@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import BadInput, shown
-from ..ledger.checks import check_text, check_whole
+from ..ledger.checks import check_call, check_text, check_whole
 from ..ledger.events import Event
 from ..ledger.printing import LeftOut, Readable
 from ..ledger.reader import FEW, pages
@@ -117,6 +117,7 @@ def thread_context(
         None if max_chars is None else check_whole("max_chars", max_chars),
         None if max_tokens is None else check_whole("max_tokens", max_tokens),
     )
+    check_call("count_tokens", count_tokens)
     if query is not None:
         check_text("query", query)
     with session.viewer(at) as viewer:

@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from ..errors import BadInput, shown
+from ..errors import BadInput, CommonplaceError, shown
 from ..ledger.checks import check_name, check_text, from_us, to_us
-from ..ledger.encoding import BLOB_REF, Blob, canonical
+from ..ledger.encoding import BLOB_REF, Blob, blobs_of, canonical, encode_payload
 from ..ledger.events import Event
 from ..ledger.printing import Readable
 
@@ -42,6 +42,8 @@ BESIDE = ("id", "metadata", *TIMES)
 """What a message says about itself. It is kept beside its shape, because APIs do not take it back."""
 WITHOUT_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
 """A message with one of these may have no content."""
+WORDS = ("content", "text", "arguments", "refusal", "thinking", "transcript", "output")
+"""Fields that hold words, whatever these look like."""
 BY_ID = "id "
 """How the token of a message begins that is known by its id; all others are fingerprints."""
 LONGEST_CALL = 500
@@ -118,7 +120,7 @@ def message_of(event: Event) -> Message:
 
 def checked_messages(messages: object) -> list[NewMessage]:
     """One message or a list of them. Raises BadInput that names the place in the list and what is allowed."""
-    if isinstance(messages, Mapping | Message):
+    if isinstance(messages, Mapping | Message) or hasattr(messages, "model_dump"):
         return [_checked("the message", messages)]
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
         raise BadInput(
@@ -133,23 +135,43 @@ def _checked(place: str, message: object) -> NewMessage:
         own_id = None if message.id == message.event_id else message.id
         message = {**message.shape, "id": own_id, "metadata": message.metadata}
     if hasattr(message, "model_dump"):  # an object of the OpenAI or Anthropic client
-        message = message.model_dump(mode="json", exclude_none=True)
+        try:
+            message = message.model_dump(mode="json", exclude_none=True)
+        except TypeError as error:
+            raise BadInput(f"{place} cannot be read as a message ({error}): give a mapping") from error
     if not isinstance(message, Mapping):
         raise BadInput(f"{place} is {shown(message)}: a message is a mapping with a role and content")
-    shape = {str(field): value for field, value in message.items() if field not in BESIDE}
+    fields = _plain(place, {field: value for field, value in message.items() if field not in TIMES})
+    shape = {field: value for field, value in fields.items() if field not in BESIDE}
     if _is_item(shape):
         _check_item(place, shape)
     else:
         _check_message(place, shape)
-    metadata = message.get("metadata")
+    metadata = fields.get("metadata")
     if metadata is not None and not isinstance(metadata, Mapping):
         raise BadInput(f"{place}.metadata {shown(metadata)} is not a mapping")
     return NewMessage(
         {field: _with_blobs(f"{place}.{field}", field, value, shape) for field, value in shape.items()},
-        None if message.get("id") is None else check_name(f"{place}.id", message["id"]),
+        None if fields.get("id") is None else check_name(f"{place}.id", fields["id"]),
         _time(place, message),
         dict(metadata or {}),
     )
+
+
+def _plain(place: str, fields: Mapping[Any, Any]) -> dict[str, Any]:
+    """A message as JSON can hold it. Raises BadInput, also if it is nested too deeply or refers to a blob of the book,
+    which would show what others keep to those who know its digest, and keep it from being erased."""
+    try:
+        plain = encode_payload(fields)[1]
+    except CommonplaceError as error:
+        error.args = (str(error).replace("payload", place),)
+        raise
+    if blobs_of(plain):
+        raise BadInput(
+            f"{place} refers to a blob of the book: send the bytes themselves in base64, as "
+            "messages(inline=True) gives them"
+        )
+    return plain
 
 
 def _check_message(place: str, shape: Mapping[str, Any]) -> None:
@@ -244,18 +266,13 @@ def _time(place: str, message: Mapping[str, Any]) -> int | None:
 def _with_blobs(place: str, field: str, value: Any, around: Mapping[str, Any]) -> Any:
     """A value of a message in which bytes that are written in base64 are blobs."""
     if isinstance(value, Mapping):
-        if BLOB_REF in value:  # it would show what others keep to those who know or guess its digest
-            raise BadInput(
-                f"{place} refers to a blob of the book: send the bytes themselves in base64, as "
-                "messages(inline=True) gives them"
-            )
         return {
             str(name): _with_blobs(f"{place}.{name}", str(name), inner, value)
             for name, inner in value.items()
         }
     if isinstance(value, list | tuple):
         return [_with_blobs(f"{place}[{number}]", "", inner, {}) for number, inner in enumerate(value)]
-    if not isinstance(value, str):
+    if not isinstance(value, str) or field in WORDS:
         return value
     url = _DATA_URL.match(value)
     encoded = field == "data" and ("format" in around or around.get("type") == "base64")
@@ -273,7 +290,7 @@ def _with_blobs(place: str, field: str, value: Any, around: Mapping[str, Any]) -
 def with_data(value: Any, blob: Callable[[str], bytes | None]) -> Any:
     """A message's shape with its blobs as base64 again, as it came."""
     if isinstance(value, dict):
-        if value.keys() == _BLOB and isinstance(value["blob"], dict):
+        if value.keys() == _BLOB and isinstance(value["blob"], dict) and BLOB_REF in value["blob"]:
             data = blob(value["blob"][BLOB_REF])
             return None if data is None else value["prefix"] + base64.b64encode(data).decode()
         return {name: with_data(inner, blob) for name, inner in value.items()}
@@ -364,12 +381,21 @@ def _call(name: object, arguments: object) -> str:
 
 def fingerprint_of(shape: Mapping[str, Any], time_us: int | None) -> str:
     """What is the same for two messages that say the same at the same time, if one is known. Blobs count by their
-    content; fields that are None do not count, and one part of text counts as the text."""
+    content; fields that are None or an empty list do not count, and one part of text counts as the text."""
     return sha256(canonical([_comparable(shape), time_us])).hexdigest()[:24]
 
 
+def _without_empty(value: Any) -> Any:
+    """A value without the fields in it, at any depth, that are None or an empty list."""
+    if isinstance(value, dict):
+        return {
+            name: _without_empty(inner) for name, inner in value.items() if inner is not None and inner != []
+        }
+    return [_without_empty(inner) for inner in value] if isinstance(value, list) else value
+
+
 def _comparable(shape: Mapping[str, Any]) -> dict[str, Any]:
-    fields = {field: value for field, value in shape.items() if value is not None}
+    fields: dict[str, Any] = _without_empty(shape)
     parts = fields.get("content")
     if isinstance(parts, list | tuple) and len(parts) == 1:
         part = parts[0]
@@ -378,24 +404,28 @@ def _comparable(shape: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def overlap(there: list[str], incoming: list[str]) -> tuple[int, int]:
+Known = tuple[str, str]
+"""By what a message is known: its token (its id or fingerprint, empty if it was erased and had no id), and its role."""
+
+
+def overlap(there: list[Known], incoming: list[Known]) -> tuple[int, int]:
     """Where the thread holds the beginning of a list of messages: from which place on, and how many of them. It is the
-    longest beginning that the thread ends with. Messages are compared by their tokens: ids, or fingerprints. An empty
-    one, of a message without an id that was erased, may be any message without one, so at least one has to be there in
-    full; and erased messages at the very end may be missing from the list."""
+    longest beginning that the thread ends with. A message without an id that was erased may be any message of its role
+    without one, so at least one other has to be there in full; and erased messages at the very end may be missing from
+    the list."""
     end = len(there)
     while True:
         for length in range(min(end, len(incoming)), 0, -1):
             pairs = list(zip(there[end - length : end], incoming[:length], strict=True))
-            if all(_may_be(old, new) for old, new in pairs) and any(old for old, _ in pairs):
+            if all(_may_be(old, new) for old, new in pairs) and any(token for (token, _), _ in pairs):
                 return end - length, length
-        if not end or there[end - 1]:
+        if not end or there[end - 1][0]:
             return len(there), 0
         end -= 1
 
 
-def _may_be(old: str, new: str) -> bool:
-    return old == new if old else not new.startswith(BY_ID)
+def _may_be(old: Known, new: Known) -> bool:
+    return old == new if old[0] else old[1] == new[1] and not new[0].startswith(BY_ID)
 
 
 # a conversation in a file

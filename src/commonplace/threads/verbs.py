@@ -46,8 +46,8 @@ MessageOrId = Message | str | int
 
 class AddedMessages(Readable, msgspec.Struct, frozen=True):
     """What `add` did: the id of each message's event in the order of the list, how many were added, and how many were
-    in the thread already. `withheld` of these stand where the last messages were erased: they were not added, because
-    they may be what was erased. Give them an id if they are new."""
+    in the thread already. `withheld` of these stand where messages were erased: they were not added, because they may
+    be what was erased. Give them an id if they are new."""
 
     ids: tuple[str, ...]
     added: int
@@ -145,15 +145,15 @@ class Thread:
         incoming = checked_messages(messages)
         settings = session.settings()
         drafts = [self._draft(settings, place, message) for place, message in enumerate(incoming)]
-        ids, repeated, withheld, continues = list[str](), 0, 0, False
+        ids, repeated, withheld, after = list[str](), 0, 0, None
         while drafts:
-            part = tuple(drafts[:AT_ONCE] if continues else drafts)  # the first compares the whole list
-            request = AddMessages(session.actor, session.run, self.name, part, AT_ONCE, continues)
+            part = tuple(drafts if after is None else drafts[:AT_ONCE])  # what is compared is the whole list
+            request = AddMessages(session.actor, session.run, self.name, part, AT_ONCE, after)
             answer: MessagesAdded = session.submit("threads.add", request, "add messages")
             ids += answer.ids
             repeated += answer.repeated
             withheld += answer.withheld
-            drafts, continues = drafts[len(answer.ids) :], True
+            drafts, after = drafts[len(answer.ids) :], None if answer.moved else answer.last
         return AddedMessages(tuple(ids), len(ids) - repeated, repeated, withheld)
 
     def _draft(self, settings: Settings, place: int, message: NewMessage) -> Draft:

@@ -47,7 +47,10 @@ class ExportedItem(msgspec.Struct, frozen=True):
 
 
 def recognises(row: dict[str, Any]) -> bool:
-    return row.get("kind") in SHAPES and {"id", "agent", "position", "recorded_us"} <= row.keys()
+    kind = row.get("kind")
+    return (
+        isinstance(kind, str) and kind in SHAPES and {"id", "agent", "position", "recorded_us"} <= row.keys()
+    )
 
 
 def refusal(row: dict[str, Any]) -> str:
