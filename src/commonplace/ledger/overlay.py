@@ -190,6 +190,8 @@ class Overlay(ViewReader):
         """Raises NotFound if an event refers to a blob of another scope without deriving from what holds it. Else the
         blob would stay when that is erased."""
         positions = [int(key[1]) for key, _ in self.scan("blobs", digest)]
+        if not positions and self.bound is None:
+            return  # nobody keeps it: it is a word of the payload
         holders = (record for at in positions for record in self.records(at - 1, 1))
         for holder in map(read_header, holders):
             if holder.id in event.parents or holder.labels.get(SCOPE, "") == event.labels.get(SCOPE, ""):
