@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 import msgspec
 
 from .errors import BadInput, CommonplaceError, ModelFailed, shown
-from .web import post
 
 Model = Callable[[str], str]
 """A model is given a prompt and answers with text."""
@@ -47,6 +45,11 @@ def endpoint(url: str, model: str, *, key: str | None = None, timeout: float = 6
     has `timeout` seconds for an answer. Trouble is ModelFailed."""
     if not isinstance(url, str) or urlsplit(url).scheme not in ("http", "https"):
         raise BadInput(f"url {shown(url)} is not the address of a server: give http://… or https://…")
+    # The HTTP client is loaded with the first endpoint: importing the library stays quick.
+    from urllib.error import HTTPError
+
+    from .web import post
+
     place = f"{url.rstrip('/')}/chat/completions"
 
     def ask(prompt: str) -> str:
