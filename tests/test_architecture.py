@@ -34,9 +34,13 @@ MAY_IMPORT = {
     "state": {"errors", "ledger", "access", "documents", "memory"},
     "work": {"errors", "files", "ledger", "engines.contract", "access", "index", "memory", "recall", "verbs"},
     "threads": {"errors", "files", "ledger", "access", "memory", "recall", "models", "verbs"},
+    "learn": {
+        "errors", "files", "ledger", "access", "index", "documents", "memory", "recall", "state", "threads", "work",
+        "models", "verbs", "event_verbs",
+    },
     "workflow": {
         "errors", "files", "ledger", "engines.contract", "engines.clock", "access", "memory", "recall", "event_verbs",
-        "run", "runs", "state",
+        "run", "runs", "state", "learn",
     },
     "mirror": {
         "errors", "files", "ledger", "engines.contract", "access", "access_verbs", "documents", "memory", "state",

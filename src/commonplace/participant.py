@@ -11,6 +11,7 @@ from .access_verbs import Access
 from .documents.verbs import Documents
 from .event_verbs import event, events, record, record_all, watch
 from .inbox import inbox
+from .learn.verbs import Learn
 from .ledger.checks import check_call, check_path
 from .memory.remember import remember
 from .memory.verbs import Memory, forget
@@ -51,6 +52,7 @@ class Participant:
 
     memory = namespace(Memory)
     documents = namespace(Documents)
+    learn = namespace(Learn)
     receipts = namespace(Receipts)
     runs = namespace(Runs)
     works = namespace(Works)
