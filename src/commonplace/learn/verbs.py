@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..verbs import method, namespace
+from .board import Board, ContextDigests, register_tool
+
 if TYPE_CHECKING:
     from ..session import Session
 
@@ -13,3 +16,8 @@ class Learn:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+
+    board = namespace(Board)
+    digests = namespace(ContextDigests)
+
+    register_tool = method(register_tool)
