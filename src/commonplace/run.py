@@ -89,7 +89,7 @@ class Run:
 
     @property
     def status(self) -> str:
-        """running, completed, failed or cancelled."""
+        """running, completed, partial, failed or cancelled."""
         with self._session.snapshot() as snapshot:
             return totals_of(snapshot, self.id).status
 
@@ -153,13 +153,13 @@ class Run:
     def close(self, status: str = "completed", reason: str = "") -> None:
         """End the run. Safe to call twice.
 
-        `status` is completed, failed or cancelled."""
+        `status` is completed, partial, failed or cancelled."""
         self._submit("state.close", Close(self.id, status, check_text("reason", reason), self.viewer))
         self._save_if("per_agent", "per_run")
 
     @verb
     def reopen(self) -> bool:
-        """Let a failed or cancelled run continue. Returns whether it was one."""
+        """Let a run continue that has ended without completing. Returns whether it was one."""
         reopened: bool = self._submit("state.reopen", Reopen(self.id, self.viewer))
         return reopened
 

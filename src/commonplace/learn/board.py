@@ -29,7 +29,17 @@ from ..state.rows import find_run
 from ..state.sharing import takes_part
 from ..verbs import verb
 from .context_digest import ContextDigest
-from .delegations import BoardEntry, Post, Register, check_running, delegation_of, digest_at, digests, entry_of, posts
+from .delegations import (
+    BoardEntry,
+    Post,
+    Register,
+    check_running,
+    delegation_of,
+    digest_at,
+    digests,
+    entry_of,
+    posts,
+)
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -177,7 +187,9 @@ def register_tool(session: Session, name: str, spec: Mapping[str, Any]) -> None:
     session.submit("delegations.register", request, "register")
 
 
-def board_entries(session: Session, now: Snapshot, run: str | None = None, after: int = 0) -> list[BoardEntry]:
+def board_entries(
+    session: Session, now: Snapshot, run: str | None = None, after: int = 0
+) -> list[BoardEntry]:
     """What stands on the board of a run, after a position, without what was erased."""
     ids = [id for _, id, _ in posts(now, run or _run_of(session), after)]
     events = {event.id: event for event in session.ledger.events_by_id(ids)}
@@ -227,7 +239,9 @@ def _after(entries: list[BoardEntry], since: str | datetime) -> list[BoardEntry]
     try:
         time = iso(to_us("since", datetime.fromisoformat(check_text("since", since))))
     except ValueError:
-        raise NotFound(f"there is no entry {shown(since)} on this board: give an id of one, or a time") from None
+        raise NotFound(
+            f"there is no entry {shown(since)} on this board: give an id of one, or a time"
+        ) from None
     return [entry for entry in entries if entry.ts > time]
 
 

@@ -125,14 +125,16 @@ def decide_plan(overlay: Overlay, request: Plan) -> int:
     return overlay.emit(draft(PLANNED, actor=RUNTIME, payload=payload, run_id=request.run)).position
 
 
-def decide_digest(overlay: Overlay, request: Digested) -> str:
-    """Answers the digest's address. One that is there already is not recorded again."""
-    root, address = delegation_of(overlay, request.run), request.digest.address
-    if overlay.get("delegation.digests", root, address) is None:
-        payload = {"delegation": root, "digest": msgspec.to_builtins(request.digest)}
-        parents = [overlay.event_at(position).id for position in dict.fromkeys(request.sources)]
-        overlay.emit(draft(DIGESTED, actor=RUNTIME, payload=payload, run_id=request.run, parents=parents))
-    return address
+def decide_digest(overlay: Overlay, request: Digested) -> int:
+    """Answers the position of the digest. One that is there already is not recorded again."""
+    root = delegation_of(overlay, request.run)
+    row = overlay.get("delegation.digests", root, request.digest.address)
+    if row is not None:
+        return int(row["position"])
+    payload = {"delegation": root, "digest": msgspec.to_builtins(request.digest)}
+    parents = [overlay.event_at(position).id for position in dict.fromkeys(request.sources)]
+    digested = draft(DIGESTED, actor=RUNTIME, payload=payload, run_id=request.run, parents=parents)
+    return overlay.emit(digested).position
 
 
 def decide_register(overlay: Overlay, request: Register) -> None:
@@ -152,9 +154,7 @@ def decide_curated(overlay: Overlay, request: Curated) -> None:
 def entry_of(event: Event) -> BoardEntry:
     payload = event.payload
     time = iso(event.occurred_us or event.created_us)
-    return BoardEntry(
-        event.id, time, payload["topic"], payload["worker"], payload["payload"], event.position
-    )
+    return BoardEntry(event.id, time, payload["topic"], payload["worker"], payload["payload"], event.position)
 
 
 # reading

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..verbs import method, namespace
 from .board import Board, ContextDigests, register_tool
+from .curator import curate_run, prior_runs
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -21,3 +22,5 @@ class Learn:
     digests = namespace(ContextDigests)
 
     register_tool = method(register_tool)
+    curate_run = method(curate_run)
+    prior_runs = method(prior_runs)

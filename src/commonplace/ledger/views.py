@@ -45,8 +45,21 @@ LAYOUT = 1
 """The layout of books that this library writes. A book with a higher one is `BookTooNew`."""
 
 RESERVED = frozenset(
-    {"access", "book", "delegation", "event", "memory", "premise", "receipt", "scope", "state", "task", "thread", "work"}
-)
+    {
+        "access",
+        "book",
+        "delegation",
+        "event",
+        "memory",
+        "premise",
+        "receipt",
+        "scope",
+        "state",
+        "task",
+        "thread",
+        "work",
+    }
+)  # fmt: skip
 """First words of kinds that only capabilities may record, also those a later version brings."""
 
 T = TypeVar("T")

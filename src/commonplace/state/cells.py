@@ -117,17 +117,19 @@ def finished_agents(cells: Cells) -> frozenset[str]:
 
 
 def assembled(cells: Cells) -> dict[str, Any]:
-    """Cells as nested plain data. An agent that has ended without any output has an empty entry."""
+    """Cells as nested plain data. An agent that has ended without any output has an empty entry. An entry takes the
+    place of a value of the same name that a run within another one was started with, field by field."""
     state: dict[str, Any] = {}
+    entries = dict[str, dict[str, Any]]()
     for (agent, field), cell in sorted(cells.items()):
-        if agent and not isinstance(state.get(agent, {}), dict):
-            continue  # a start value of another shape has this name; decide_open refuses that by now
-        if field == DONE:
-            state.setdefault(agent, {})
-        elif agent:
-            state.setdefault(agent, {})[field] = cell.value
-        else:
+        if not agent:
             state[field] = cell.value
+            continue
+        if agent not in entries:
+            before = state.get(agent)
+            state[agent] = entries[agent] = dict(before) if isinstance(before, dict) else {}
+        if field != DONE:
+            entries[agent][field] = cell.value
     return state
 
 

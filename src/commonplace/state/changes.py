@@ -30,7 +30,7 @@ def decide_change(overlay: Overlay, request: Change) -> Written | CommonplaceErr
     opened = opened_run(overlay, request.run)
     totals = check_open(overlay, request.run)
     refused = need_scope(overlay, request.agent, opened.scope)
-    refused = refused or _may_not_write(overlay, opened.policy, request)
+    refused = refused or _may_not_write(overlay, opened, request)
     if refused:
         return refused
     last = last_written(overlay, request.run, request.agent, request.payload, opened.fork)
@@ -66,12 +66,13 @@ def decide_change(overlay: Overlay, request: Change) -> Written | CommonplaceErr
     )
 
 
-def _may_not_write(overlay: Overlay, policy: Policy, request: Change) -> Denied | None:
+def _may_not_write(overlay: Overlay, opened: OpenedRun, request: Change) -> Denied | None:
     """The refusal, already recorded, of a write to another's entry or to a reserved key."""
-    agent, forbidden = request.agent, reserved(request.payload)
+    policy, agent, forbidden = opened.policy, request.agent, reserved(request.payload)
     if policy.agents is not None and agent not in policy.agents:
         raise BadInput(f"{agent!r} is no agent of this workflow: its agents are {', '.join(policy.agents)}")
-    if policy.agents is None and overlay.get("state.cells", request.run, "", agent) is not None:
+    started_with = opened.parent is None and policy.agents is None
+    if started_with and overlay.get("state.cells", request.run, "", agent) is not None:
         raise BadInput(f"the run was started with a value under the name {agent!r}: choose another name")
     if request.by not in (agent, OWNER):
         message = f"{request.by!r} may not write to the entry of {agent!r}: an agent writes its own"

@@ -170,7 +170,7 @@ class Policy(msgspec.Struct, frozen=True):
     @property
     def secret_fields(self) -> frozenset[str]:
         """The names of fields that no log, trace, audit entry, error or page may show (R14)."""
-        agents = (self.agents or {}).values()
+        agents = (*(self.agents or {}).values(), *self.others.values())
         flagged = (name for agent in agents for name in (*agent.sensitive, *agent.not_shareable))
         return frozenset((*self.sensitive_fields, *self.never_share, *flagged))
 

@@ -14,7 +14,8 @@ from .policy import Policy, Start
 STARTED, ITERATED, RETRYING = "started", "iterated", "retrying"
 FINISHED, FAILED, SKIPPED = "finished", "failed", "skipped"
 STATUSES = (STARTED, ITERATED, RETRYING, FINISHED, FAILED, SKIPPED)
-ENDINGS = ("completed", "failed", "cancelled")
+ENDINGS = ("completed", "partial", "failed", "cancelled")
+"""How a run ends. A delegation ends as partial when its budget is used up, or when it makes no progress."""
 
 BUILDING = ("append", "increment")
 """Types of changes that build on what a field holds."""

@@ -160,11 +160,11 @@ def decide_close(overlay: Overlay, request: Close) -> int | Denied:
 
 
 def decide_reopen(overlay: Overlay, request: Reopen) -> bool | Denied:
-    """Let a failed or cancelled run go on. Answers whether it was one."""
+    """Let a run go on that did not complete. Answers whether it was one."""
     refused = not_yours(overlay, request.run, request.by, "reopen", "")
     if refused:
         return refused
-    if totals_of(overlay, request.run).status not in ("failed", "cancelled"):
+    if totals_of(overlay, request.run).status not in ("partial", "failed", "cancelled"):
         return False
     emit(overlay, CLOSED, request.run, RUNTIME, {"status": "running", "reason": "resumed"})
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -61,6 +62,16 @@ class AgentFiles:
             message = f"{agent.id!r} is also the id of another agent's file; give each its own"
             self._files.tell(WORKFLOW_FILE, at, message, "R5")
         return agent.id
+
+    def read_all(self) -> None:
+        """Read the files of all agents beside the workflow: a manager may dispatch to any of them."""
+        try:
+            names = sorted(os.listdir(self._files.root / "agents"))  # noqa: PTH208 (a link is told by id_of)
+        except OSError:
+            return
+        for name in names:
+            if any(is_file(self._files.root / "agents" / name / file) for file in AGENT_FILES):
+                self.id_of("orchestration", name, "")
 
     def _read(self, folder: str, file: str) -> Agent | None:
         document = self._files.read(file)

@@ -28,14 +28,18 @@ from ..access.redact import NOTHING, SHORTEST_LINE, Redactor
 from ..access.rights import check_actor
 from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation, Denied, NotFound, UnsafePath
 from ..files.safe import Folder
+from ..learn.board import dispatched
 from ..run import Run, Turn, plain_text
 from ..state.requests import Written
-from .model import Agent, Workflow
+from .model import Agent, Retry, Workflow
 
 AgentFunction = Callable[["AgentTask"], Any]
 
 Ask = Callable[[str, str], str | None]
 """Asks a person. Takes a prompt and the channel's name, and returns the answer, or None to end."""
+
+REFUSALS = (BadInput, Conflict, ContractViolation, Denied, NotFound)
+"""What the book says to an agent or a node that asks for something wrong."""
 
 REASONS = ("timeout", "rate_limit", "server_error", "validation_error", "auth_error", "error")
 MOST_OUTPUT = 16 * 1024 * 1024
@@ -90,6 +94,23 @@ class AgentTask(Turn):
     def item(self) -> Any:
         """This instance's item of a fan-out, or None."""
         return next(iter(self.inputs.values()), None)
+
+    def request(self) -> dict[str, Any]:
+        """What a command is given of the task, as JSON."""
+        return {
+            "run_id": self.own_run.id,
+            "agent": self.agent,
+            "attempt": self.attempt,
+            "iteration": self.iteration,
+            "inputs": self.inputs,
+            "answer": self.answer,
+            "state": self.state,
+        }
+
+    @property
+    def dispatch(self) -> str:
+        """The name under which the board and the context digests are bound to this call."""
+        return f"{self.agent}#{self.iteration}"
 
     def give_up(self, why: str) -> None:
         """End the turn from outside: what it writes from now on is refused."""
@@ -177,15 +198,6 @@ def as_command(command: list[str], folder: Path, named_by_files: bool = False) -
     def run(task: AgentTask) -> Any:
         if named_by_files:
             _check_program(command[0], folder)
-        request = {
-            "run_id": task.own_run.id,
-            "agent": task.agent,
-            "attempt": task.attempt,
-            "iteration": task.iteration,
-            "inputs": task.inputs,
-            "answer": task.answer,
-            "state": task.state,
-        }
         with subprocess.Popen(  # noqa: S603  the workflow's own command, never a shell
             command,
             cwd=folder,
@@ -195,7 +207,7 @@ def as_command(command: list[str], folder: Path, named_by_files: bool = False) -
             start_new_session=True,
         ) as process:
             task.process = process
-            out, err = process.communicate(json.dumps(request).encode())
+            out, err = process.communicate(json.dumps(task.request()).encode())
         return _answer_of(command[0], process.returncode, out, err)
 
     return run
@@ -243,8 +255,9 @@ def call(function: AgentFunction, task: AgentTask, timeout: float) -> dict[str, 
     task.timeout = timeout
 
     def work() -> Any:
-        answer = function(task)
-        return asyncio.run(_awaited(answer, timeout)) if inspect.isawaitable(answer) else answer
+        with dispatched(task._session, task.dispatch):
+            answer = function(task)
+            return asyncio.run(_awaited(answer, timeout)) if inspect.isawaitable(answer) else answer
 
     answers = _in_thread(work, task.ended, f"commonplace-agent-{task.agent}")
     task.ended.wait(timeout)
@@ -322,6 +335,15 @@ def _called_sensitive(name: str, section: object) -> Iterator[object]:
             return
         for key, inner in section.items():
             yield from _called_sensitive(key, inner)
+
+
+def wait_before(retry: Retry, attempt: int) -> float:
+    """Seconds to wait after this many failed attempts."""
+    if retry.backoff == "linear":
+        return min(retry.base * attempt, retry.max)
+    if retry.backoff == "exponential":
+        return float(min(retry.base ** min(attempt, 64), retry.max))
+    return 0.0
 
 
 def answer_within(seconds: float, ask: Ask, prompt: str, channel: str) -> str | None:

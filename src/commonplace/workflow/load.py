@@ -29,6 +29,7 @@ MAX_NODES = 1_000
 MAX_NESTED = 8
 DEEP = 5
 """How deep managers may delegate without a warning."""
+CHARS_A_TOKEN = 4
 
 # Of each tier: whether it is on by default, the setting that says where its files are, and its defaults. How large
 # MEMORY.md may be and how long logs are kept are the book's settings, unless a file says otherwise.
@@ -152,7 +153,7 @@ class _Loader:
         written = mapping(self._files.documents[WORKFLOW_FILE])
         orchestration, state = self._section("orchestration"), self._section("state")
         nodes = self._nodes(orchestration.get("graph", []), at_path(written, "orchestration.graph"))
-        max_depth, delegation = self._delegation()
+        max_depth, delegation = self._delegation(orchestration.get("engine"), nodes)
         memory = self._memory(self._section("memory"))
         persistence = {**state.get("persistence", {})}
         if not self._path(persistence, "state.persistence", "path"):
@@ -165,7 +166,7 @@ class _Loader:
                 self._degradation(f"orchestration.degradation[{index}]", section)
                 for index, section in enumerate(orchestration.get("degradation", []))
             ],
-            "policy": self._policy(state, nodes, memory),
+            "policy": self._policy(state, nodes, memory, delegation is not None),
             "start": convert(state, Start),
             "persistence": convert(persistence, Persistence),
             "memory": memory,
@@ -200,12 +201,18 @@ class _Loader:
 
     def _node(self, at: str, node: Section, written: Section, ids: frozenset[str]) -> Node:
         id, is_sub = node.get("id", ""), "subworkflow" in node
-        agent = node.get("agent", "" if is_sub else id)
         waits_for = enumerate(node.get("depends_on", []))
-        loop = f"{at}.delegation_loop"
+        inner = "config" if node.get("type") == "delegation_loop" else "delegation_loop"
+        delegation = self._node_delegation(at, inner, node)
+        agent = node.get("agent", "" if is_sub else id)
         more = {
             "id": id,
-            "agent": self._agents.id_of(f"{at}.agent", agent, id) if agent else "",
+            "agent": delegation.manager
+            if delegation is not None
+            else self._agents.id_of(f"{at}.agent", agent, id)
+            if agent
+            else "",
+            "delegation": delegation,
             "depends_on": [
                 self._dependency(f"{at}.depends_on[{index}]", other) for index, other in waits_for
             ],
@@ -216,8 +223,8 @@ class _Loader:
             "max_depth": self._depth(
                 (at, node),
                 (f"{at}.budget", at_path(node, "budget")),
-                (f"{loop}.budget", at_path(node, "delegation_loop.budget")),
-                (loop, at_path(node, "delegation_loop")),
+                (f"{at}.{inner}.budget", at_path(node, f"{inner}.budget")),
+                (f"{at}.{inner}", at_path(node, inner)),
             ),
             "document": written,
         }
@@ -264,16 +271,55 @@ class _Loader:
         id = self._agents.id_of(f"{at}.fallback", fallback, "") if fallback else ""
         return convert({**section, "fallback": id}, model.Degradation)
 
-    def _delegation(self) -> tuple[int, Section | None]:
-        """How deep managers may delegate, and the whole section, wherever it stands; None: there is none."""
-        max_depth, delegation = Workflow("", "").max_depth, None
+    def _delegation(self, engine: str | None, nodes: tuple[Node, ...]) -> tuple[int, model.Delegation | None]:
+        """How deep managers may delegate, and the loop that is run in place of a graph, if one is, wherever the files
+        speak of it."""
+        max_depth, section = Workflow("", "").max_depth, None
         for path in ("delegation_loop", "orchestration.delegation_loop", "settings.delegation_loop"):
-            section = at_path(self._document, path)
-            if section is not None:
-                delegation = section
+            written = at_path(self._document, path)
+            if written is not None:
+                place, section = path, written
                 depth = self._depth((f"{path}.budget", section.get("budget")), (path, section))
                 max_depth = max_depth if depth is None else depth
-        return max_depth, delegation
+        if engine != "delegation_loop" and (engine is not None or nodes or section is None):
+            return max_depth, None
+        place = "delegation_loop" if section is None else place
+        return max_depth, self._loop(place, {} if section is None else section, "manager")
+
+    def _node_delegation(self, at: str, inner: str, node: Section) -> model.Delegation | None:
+        """The delegation loop that does a node's work, if one does. The node's own agent is its manager, unless the
+        loop names another."""
+        if inner not in node and node.get("type") != "delegation_loop":
+            return None
+        return self._loop(
+            f"{at}.{inner}", node.get(inner, {}), node.get("agent") or node.get("id") or "manager"
+        )
+
+    def _loop(self, at: str, section: Section, manager: str) -> model.Delegation:
+        budget = dict(section.get("budget", {}))
+        if "max_total_tokens" in budget:
+            budget.setdefault("max_total_chars", budget["max_total_tokens"] * CHARS_A_TOKEN)
+        around = self._section("orchestration").get("context_budget", {})
+        more = {
+            "manager": self._of_a_loop(f"{at}.manager", section.get("manager", manager)),
+            "worker": self._of_a_loop(f"{at}.worker", section.get("worker", "")),
+            "budget": budget,
+            "context_budget": {**around, **section.get("context_budget", {})},
+        }
+        self._agents.read_all()
+        return convert({**section, **more}, model.Delegation)
+
+    def _of_a_loop(self, at: str, name: str) -> str:
+        """The id of an agent of a loop. It needs no file: whoever runs the loop may give a function for it."""
+        if not name:
+            return ""
+        missing = len(self._agents.missing)
+        id = self._agents.id_of(at, name, "")
+        if len(self._agents.missing) > missing:
+            problem = self._agents.missing.pop()
+            message = f"{problem.message.partition(';')[0]}: it can be run only with a function that is given for it"
+            self._tell(at, message, "R8", "warning")
+        return id or PurePosixPath(name).name
 
     def _depth(self, *places: tuple[str, object]) -> int | None:
         """How deep the first of these sections that says so lets runs delegate."""
@@ -286,7 +332,10 @@ class _Loader:
 
     # rules for state and memory
 
-    def _policy(self, state: Section, nodes: tuple[Node, ...], memory: model.MemorySettings) -> Policy:
+    def _policy(
+        self, state: Section, nodes: tuple[Node, ...], memory: model.MemorySettings, loops: bool
+    ) -> Policy:
+        """In a delegation loop any agent may take part; what the files say of agents holds for those of that name."""
         sharing = state.get("sharing", {})
         above, agents = ancestors(nodes), self._agents.by_id
         secret = (
@@ -301,8 +350,10 @@ class _Loader:
             ],
             "sensitive_fields": list(dict.fromkeys(secret)),
             "patterns": self._patterns(),
-            "agents": policies or None,
-            "others": _others({node.id for node in nodes}, agents, memory),
+            "agents": None if loops else policies or None,
+            "others": _of_workers(policies, agents, memory)
+            if loops
+            else _others({node.id for node in nodes}, agents, memory),
         }
         names = ("model", "limits", "sharing.strategy", "sharing.never_share", "sharing.validation")
         own = gathered_from(state, **{name.rpartition(".")[2]: name for name in names})
@@ -396,6 +447,22 @@ def _others(
             may_emit=None if agent is None else agent.may_emit,
         )
     return policies
+
+
+def _of_workers(
+    nodes: dict[str, AgentPolicy], agents: dict[str, model.Agent], memory: model.MemorySettings
+) -> dict[str, AgentPolicy]:
+    """What holds for the agents of a delegation loop. Each one's contract is checked where it answers."""
+    others = _others(set(), agents, memory)
+    flagged = {
+        id: replace(
+            others[id],
+            not_shareable=_flagged(agent.contract, "x-awp-shareable", False),
+            sensitive=_flagged(agent.contract, "x-awp-sensitive", True),
+        )
+        for id, agent in agents.items()
+    }
+    return {**others, **flagged, **{id: replace(policy, contract=None) for id, policy in nodes.items()}}
 
 
 def _agent_policy(

@@ -101,8 +101,64 @@ class Node(msgspec.Struct, frozen=True):
     subworkflow: str = ""
     max_depth: int | None = None
     """How deep runs below this node may delegate; None: as deep as the workflow's."""
+    delegation: Delegation | None = None
+    """The delegation loop that does this node's work, if one does."""
     document: dict[str, Any] = {}
     """The node as it is written."""
+
+
+class DelegationBudget(msgspec.Struct, frozen=True):
+    """What a delegation may use up at most: iterations of each manager, workers and characters of all of them together,
+    and seconds. Sub-managers get a share of what is left."""
+
+    max_loops: Count = 20
+    max_total_workers: Count = 30
+    max_workers_per_iteration: Count = 6
+    max_total_chars: Count = 4_000_000
+    """Characters that managers and workers answer with."""
+    max_wall_time: Seconds | None = None
+    """None: as long as the workflow may take."""
+
+
+class Termination(msgspec.Struct, frozen=True):
+    """When a manager makes no progress: its workers' confidence has not grown by `min_confidence_delta` over the last
+    `window` iterations, and they have found nothing new. It is warned once; the next time the loop ends."""
+
+    enabled: bool = True
+    window: Count = 3
+    min_confidence_delta: float = 0.05
+    action: Literal["warn_then_stop", "stop", "warn"] = "warn_then_stop"
+
+
+class HistoryWindow(msgspec.Struct, frozen=True):
+    """Of how many iterations a manager is given the whole results; of earlier ones it is given a line each."""
+
+    full_results_window: Count = 3
+
+
+class ContextBudget(msgspec.Struct, frozen=True):
+    """How many characters of results a manager is given: in all, of each at least, and of one that does not fit."""
+
+    total_chars: Count = 64_000
+    min_per_entry: Count = 4_000
+    preview_chars: Count = 2_000
+
+
+class Delegation(msgspec.Struct, frozen=True):
+    """A delegation loop: `manager` is the agent that decides, `worker` the one that does what is dispatched to workers
+    that have no file and no function of their own."""
+
+    manager: str = "manager"
+    worker: str = ""
+    budget: DelegationBudget = DelegationBudget()
+    termination: Termination = Termination()
+    history: HistoryWindow = HistoryWindow()
+    context_budget: ContextBudget = ContextBudget()
+    inherited_state_keys: tuple[str, ...] | None = None
+    forbidden_inheritance_keys: tuple[str, ...] = ()
+    auto_curation_enabled: bool = True
+    blackboard_enabled: bool = True
+    digest_enabled: bool = True
 
 
 class Degradation(msgspec.Struct, frozen=True):
@@ -202,25 +258,11 @@ class Workflow(msgspec.Struct, frozen=True):
     memory: MemorySettings = MemorySettings()
     agents: dict[str, Agent] = {}
     max_depth: int = 4
-    delegation: dict[str, Any] | None = None
-    """What the section delegation_loop says, wherever it stands."""
+    delegation: Delegation | None = None
+    """The delegation loop that is run in place of a graph, if the engine is one."""
     document: dict[str, Any] = {}
     subworkflows: dict[str, Workflow] = {}
     folder: str = ""
-
-    @property
-    def auto_curation(self) -> bool:
-        """Whether the curator learns from runs; switched off by `delegation_loop.auto_curation_enabled`."""
-        return (self.delegation or {}).get("auto_curation_enabled", True) is not False
-
-    @property
-    def loops(self) -> bool:
-        """Whether its engine is a delegation loop, as a whole or at one of its nodes."""
-        orchestration = self.document.get("orchestration")
-        engine = orchestration.get("engine") if isinstance(orchestration, dict) else None
-        implied = engine is None and not self.nodes and self.delegation is not None
-        at_a_node = any("delegation_loop" in node.document for node in self.nodes)
-        return engine == "delegation_loop" or implied or at_a_node
 
     def node(self, id: str) -> Node:
         return next(node for node in self.nodes if node.id == id)

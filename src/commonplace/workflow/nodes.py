@@ -13,23 +13,21 @@ from msgspec.structs import replace
 
 from ..access.masking import masked
 from ..access.rights import OWNER
-from ..errors import BadInput, Conflict, ContractViolation, Denied, NotFound
+from ..errors import BadInput, Conflict, ContractViolation
 from ..event_verbs import record
 from ..run import Run, Turn
 from ..runs import Runs
 from ..state.contract import violations
+from ..state.policy import AgentPolicy, Policy
 from ..state.requests import FAILED, FINISHED, ITERATED, RETRYING, SKIPPED, STARTED, RunStep
 from ..state.rows import find_run
-from .agents import AgentFailed, AgentTask, Interrupted, answer_within, as_failure, call
+from .agents import REFUSALS, AgentFailed, AgentTask, Interrupted, answer_within, as_failure, wait_before
 from .expressions import evaluate, is_true
-from .model import Degradation, Dependency, FanOut, Node, Retry, Workflow
-from .passing import Carried, gathered, passed_down, passed_up
+from .model import Degradation, Delegation, Dependency, FanOut, Node, Retry, Workflow
+from .passing import Carried, gathered, inherited, passed_down, passed_up, task_of
 
 if TYPE_CHECKING:
     from .runner import Runner
-
-REFUSALS = (BadInput, Conflict, ContractViolation, Denied, NotFound)
-"""What the book says to a node that asks for something wrong."""
 
 PERSON = "person"
 """The actor of what a person has answered."""
@@ -39,6 +37,9 @@ AGAIN = "again"
 
 MOST_ANSWERS = 1_000
 """How often an interactive loop asks a person, unless the file allows more."""
+
+MOST_SOURCES = 50
+"""How many of the results that a delegation's output comes from are named as its sources."""
 
 NEUTRAL = ""
 FOLLOWS_FAILURE = "it follows the failure"
@@ -80,15 +81,6 @@ def _reason_against(dependency: Dependency, steps: Steps, state: Mapping[str, An
     if condition == "success" or is_true(condition, state):
         return None
     return f"its condition on {id} is false"
-
-
-def wait_before(retry: Retry, attempt: int) -> float:
-    """Seconds to wait after this many failed attempts."""
-    if retry.backoff == "linear":
-        return min(retry.base * attempt, retry.max)
-    if retry.backoff == "exponential":
-        return float(min(retry.base ** min(attempt, 64), retry.max))
-    return 0.0
 
 
 class NodeRun:
@@ -138,7 +130,9 @@ class NodeRun:
                 runner.mark(RunStep(self.run.id, node.id, SKIPPED, reason=reason))
                 return
             runner.mark(RunStep(self.run.id, node.id, STARTED, self.attempt, self._iteration))
-            if node.subworkflow:
+            if node.delegation is not None:
+                self._do_delegation(node.delegation)
+            elif node.subworkflow:
                 self._do_subworkflow(self.workflow.subworkflows[node.subworkflow])
             elif node.fan_out is not None:
                 self._do_fan_out(node.fan_out)
@@ -155,19 +149,8 @@ class NodeRun:
 
     def _call(self, agent: str = "", **more: Any) -> dict[str, Any]:
         """The output of the node's agent, or of another one."""
-        runner, left = self.runner, self.runner.seconds_left
-        if left <= 0:
-            raise AgentFailed("the run's time is over", "timeout")
-        task = AgentTask(self.run, self.node.id, attempt=self.attempt, hide=runner.hide, **more)
-        timeout = min(self.node.timeout or self.workflow.execution.timeout_per_agent, left)
-        runner.live.add(task)
-        try:
-            output: dict[str, Any] = runner.hide(
-                call(runner.functions[agent or self.node.agent], task, timeout)
-            )
-        finally:
-            runner.live.discard(task)
-        return output
+        task = AgentTask(self.run, self.node.id, attempt=self.attempt, hide=self.runner.hide, **more)
+        return self.runner.called(self.runner.functions[agent or self.node.agent], task, self.node.timeout)
 
     def _finish(
         self,
@@ -343,6 +326,24 @@ class NodeRun:
         self.runner.news(name, FINISHED)
         return output, position
 
+    # delegation
+
+    def _do_delegation(self, delegation: Delegation) -> None:
+        """A manager's loop in a run of its own, one level deeper."""
+        runner, node = self.runner, self.node
+        policy = replace(runner.workflow.policy, agents=None, others=_everybody(runner.workflow.policy))
+        state = Turn(self.run, node.id).state
+        written = node.document
+        only, forbidden = written.get("inherited_state_keys"), written.get("forbidden_inheritance_keys", ())
+        taken = inherited(state, only, forbidden)
+        child = self._opened(f"the delegation of {node.id}") or self.run.child(
+            self._child_id, policy=policy, inherit=taken, sources=state.sources(*taken)
+        )
+        end = runner.delegated(child, delegation, task_of(state, self.workflow))
+        if end.status == "failed":
+            raise AgentFailed(f"the manager {delegation.manager} failed: {end.reason}")
+        self._finish(end.result, contract=False, reason=end.reason, sources=end.positions[-MOST_SOURCES:])
+
     # subworkflows
 
     def _do_subworkflow(self, inner: Workflow) -> None:
@@ -366,18 +367,13 @@ class NodeRun:
 
     def _child(self, inner: Workflow, deepest: int) -> Run:
         """The subworkflow's run, opened now or earlier."""
-        session, id, place = self.runner.session, f"{self.run.id}/{self.node.id}", Path(inner.folder)
-        with session.snapshot() as now:
-            opened = find_run(now, id)
-        if opened is not None and opened.parent != self.run.id:
-            raise Conflict(
-                f"{id!r} is another run, and the name is needed for the subworkflow {inner.name!r}"
-            )
+        session, place = self.runner.session, Path(inner.folder)
+        opened = self._opened(f"the subworkflow {inner.name!r}")
         if opened is not None:
-            return Run(session, id, folder=place, persistence=inner.persistence)
+            return Run(session, opened.id, folder=place, persistence=inner.persistence)
         values, sources = passed_down(self.node, Turn(self.run, self.node.id).state)
         return self.run.child(
-            id,
+            self._child_id,
             policy=replace(inner.policy, max_depth=min(inner.max_depth, deepest)),
             start=inner.start,
             workflow={"name": inner.name, "version": inner.version},
@@ -386,3 +382,22 @@ class NodeRun:
             folder=place,
             persistence=inner.persistence,
         )
+
+    @property
+    def _child_id(self) -> str:
+        return f"{self.run.id}/{self.node.id}"
+
+    def _opened(self, what: str) -> Run | None:
+        """The run below this node's, if it was opened earlier. Raises Conflict if another run has its name."""
+        session, id = self.runner.session, self._child_id
+        with session.snapshot() as now:
+            opened = find_run(now, id)
+        if opened is not None and opened.parent != self.run.id:
+            raise Conflict(f"{id!r} is another run, and the name is needed for {what}")
+        return None if opened is None else Run(session, id)
+
+
+def _everybody(policy: Policy) -> dict[str, AgentPolicy]:
+    """What holds for each agent of a graph, as it holds in a delegation that any agent may take part in."""
+    agents = {id: replace(agent, contract=None) for id, agent in (policy.agents or {}).items()}
+    return {**policy.others, **agents}

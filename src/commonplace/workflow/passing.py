@@ -12,7 +12,7 @@ from ..run import Run
 from ..state.cells import State
 from ..state.policy import RESERVED_KEYS
 from ..state.sharing import hidden_fields, without
-from .model import Node
+from .model import Node, Workflow
 
 Carried = tuple[dict[str, Any], tuple[int, ...]]
 """Content on its way from one place to another, and the positions of the events that it comes from: what is
@@ -96,3 +96,11 @@ def passed_up(child: Run, head: int, agents: Sequence[str], fields: Sequence[str
                 passed[field] = without(entry[field], hidden)
                 sources[field] = state.sources(agent, fields=(field,))
     return passed, tuple(position for positions in sources.values() for position in positions)
+
+
+def task_of(state: Mapping[str, Any], workflow: Workflow) -> str:
+    """What a manager is to do: the state's `task` or `goal`, or else what the workflow is about."""
+    for name in ("task", "goal"):
+        if isinstance(state.get(name), str) and state[name].strip():
+            return str(state[name])
+    return workflow.description or workflow.name

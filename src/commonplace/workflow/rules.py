@@ -215,7 +215,7 @@ def _access(workflow: Workflow) -> Problems:
 
 
 def _graph(workflow: Workflow) -> Problems:
-    if not workflow.nodes and not workflow.loops:
+    if not workflow.nodes and workflow.delegation is None:
         message = "there is no graph, so running this does nothing; write nodes as {id: …, agent: …}"
         yield _warning("", "orchestration.graph", message)
 

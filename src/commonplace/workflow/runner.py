@@ -18,16 +18,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..access.redact import Redactor
-from ..errors import BadInput, NotEnabled, RunFailed
+from ..access.rights import EVERYBODY
+from ..errors import BadInput, RunFailed
+from ..learn.curator import CuratorReport, curated_safely
 from ..ledger.printing import Readable
-from ..run import Run
+from ..run import Run, Turn
 from ..runs import run as open_run
 from ..state.cells import State
 from ..state.requests import FAILED, FINISHED, SKIPPED, RunStep
-from .agents import AgentFunction, AgentTask, Ask, find_agent, secret_environment
+from .agents import AgentFailed, AgentFunction, AgentTask, Ask, call, find_agent, secret_environment
+from .delegation import CLOSED_AS, DelegationLoop, Left, LoopEnd
 from .leading import leading
-from .model import Node, Workflow
-from .nodes import AGAIN, FOLLOWS_FAILURE, NodeRun
+from .model import Agent, Delegation, Node, Workflow
+from .nodes import AGAIN, FOLLOWS_FAILURE, MOST_SOURCES, NodeRun
+from .passing import task_of
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -60,6 +64,8 @@ class Outcome(Readable, msgspec.Struct, frozen=True):
     errors: tuple[dict[str, Any], ...]
     seconds: float
     reason: str = ""
+    curation: CuratorReport | None = None
+    """What the curator has kept of a delegation for the next run."""
 
     @property
     def why(self) -> str:
@@ -68,7 +74,8 @@ class Outcome(Readable, msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         steps = ", ".join(f"{node} {status}" for node, status in self.steps.items())
-        return f"run {self.run_id} {self.status} in {self.seconds:.1f} s: {steps or self.reason}"
+        reason = f" ({self.reason})" if steps and self.reason else ""
+        return f"run {self.run_id} {self.status} in {self.seconds:.1f} s: {steps or self.reason}{reason}"
 
 
 class Runner:
@@ -97,7 +104,8 @@ class Runner:
         self._agents = agents
         self._tell = tell
         self._ends = time.monotonic() + workflow.execution.timeout_total
-        names = {node.agent for node in workflow.nodes} | {way.fallback for way in workflow.degradation}
+        names = {node.agent for node in workflow.nodes if node.delegation is None}
+        names |= {way.fallback for way in workflow.degradation}
         self.functions = {
             name: find_agent(workflow.agents[name], Path(workflow.folder), agents) for name in names if name
         }
@@ -118,14 +126,22 @@ class Runner:
             for node in self.workflow.nodes:
                 if self._to_be_tried_again(node, reopened):
                     self.steps[node.id]["status"] = AGAIN
-            stopped = self._do_graph()
-            status = "failed" if stopped else "completed"
+            stopped: str | None
+            if self.workflow.delegation is not None:
+                status, stopped = self._do_delegation(self.workflow.delegation)
+            else:
+                stopped = self._do_graph()
+                status = "failed" if stopped else "completed"
+            curation = self._curated()
             self.run.close(status, stopped or "")
-        reason = self.run.redacted(stopped or "") if self.workflow.nodes else NO_GRAPH
+        nothing = not self.workflow.nodes and self.workflow.delegation is None
+        reason = NO_GRAPH if nothing else self.run.redacted(stopped or "")
         errors = tuple(self.state().get("_errors", ()))
         steps = {node.id: self._status(node.id) for node in self.workflow.nodes}
+        if self.workflow.delegation is not None:
+            steps = {name: step["status"] for name, step in self.run.steps().items() if "#" in name}
         self.news("", status)
-        return Outcome(self.run.id, status, steps, errors, time.monotonic() - began, reason)
+        return Outcome(self.run.id, status, steps, errors, time.monotonic() - began, reason, curation)
 
     def _to_be_tried_again(self, node: Node, reopened: bool) -> bool:
         """A node that has failed and should not have is done again when the run is resumed. One that may fail is
@@ -178,9 +194,7 @@ class Runner:
                         reason = f"it took longer than {self.workflow.execution.timeout_total:g} s in all"
                     stopped = stopped or reason
             except BaseException:  # Ctrl-C: nobody is waited for, and the run stays open to be continued
-                self.interrupted.set()
-                for task in list(self.live):
-                    task.interrupt()
+                self.interrupt()
                 raise
 
     def _ready(self, running: Collection[str]) -> list[Node]:
@@ -193,6 +207,75 @@ class Runner:
             and node.id not in ended
             and all(dependency.id in ended for dependency in node.depends_on)
         ]
+
+    # delegation
+
+    def _do_delegation(self, delegation: Delegation) -> tuple[str, str]:
+        """Run the manager's loop. Answers how the run ends, and why."""
+        try:
+            end = self.delegated(self.run, delegation, task_of(self.state(), self.workflow))
+        except BaseException:
+            self.interrupt()
+            raise
+        if end.status == "complete":
+            self.lead.check()
+            step = RunStep(self.run.id, delegation.manager, FINISHED, iteration=end.iterations)
+            sources = end.positions[-MOST_SOURCES:]
+            Turn(self.run, delegation.manager).write_with(end.result, step, contract=False, sources=sources)
+        return CLOSED_AS[end.status], end.reason
+
+    def delegated(self, run: Run, delegation: Delegation, task: str) -> LoopEnd:
+        """The end of a root manager's loop in a run."""
+        budget = delegation.budget
+        if budget.max_wall_time is not None:
+            self._ends = time.monotonic() + budget.max_wall_time
+        left = Left(
+            budget.max_loops, budget.max_total_workers, budget.max_workers_per_iteration, budget.max_total_chars
+        )  # fmt: skip
+        manager, function = delegation.manager, self.function_of(delegation.manager, delegation)
+        loop = DelegationLoop(
+            self, run, delegation, task, left, manager=manager, function=function, root=True
+        )
+        return loop.execute()
+
+    def _curated(self) -> CuratorReport | None:
+        """At the end of a run that is within no other one, keep what its delegations have learned."""
+        delegations = [self.workflow.delegation, *(node.delegation for node in self.workflow.nodes)]
+        learns = any(each is not None and each.auto_curation_enabled for each in delegations)
+        return curated_safely(self.session, self.run.id) if learns and self.run.depth == 0 else None
+
+    def function_of(
+        self, name: str, delegation: Delegation, default: AgentFunction | None = None
+    ) -> AgentFunction:
+        """How an agent of a delegation is called: as the caller says, as its file says, as the loop's worker is, or as
+        the caller says of every other one (`*`). Raises BadInput."""
+        return function_of(self.workflow, self._agents, name, delegation, default)
+
+    def called(
+        self, function: AgentFunction, task: AgentTask, timeout: float | None = None
+    ) -> dict[str, Any]:
+        """What an agent answers, without secret values of the environment. Raises AgentFailed."""
+        left = self.seconds_left
+        if left <= 0:
+            raise AgentFailed("the run's time is over", "timeout")
+        self.live.add(task)
+        try:
+            most = self.workflow.execution.timeout_per_agent if timeout is None else timeout
+            answer: dict[str, Any] = self.hide(call(function, task, min(most, left)))
+        except AgentFailed:
+            raise
+        except BaseException:  # Ctrl-C while this thread waits for it
+            task.interrupt()
+            raise
+        finally:
+            self.live.discard(task)
+        return answer
+
+    def interrupt(self) -> None:
+        """Wait for nobody any more: what agents that are at work write from now on is refused."""
+        self.interrupted.set()
+        for task in list(self.live):
+            task.interrupt()
 
     def mark(self, step: RunStep) -> None:
         """Record how far a node has come."""
@@ -236,16 +319,38 @@ class Width:
             self.now = min(self.most, self.now + 1) if well else max(1, self.now // 2)
 
 
-def _check_engine(workflow: Workflow) -> None:
-    """Raises NotEnabled for a workflow that is not a graph, here or further inside."""
-    if workflow.loops:
-        raise NotEnabled(
-            f"the workflow {workflow.name!r} is a delegation_loop, which cannot be run from its files yet: write "
-            "orchestration.engine: dag and a graph, or open a run with book.run(folder), in which your own manager "
-            "takes turns (run.agent) and delegates (run.child)"
-        )
-    for inner in workflow.subworkflows.values():
-        _check_engine(inner)
+def function_of(
+    workflow: Workflow,
+    agents: Agents,
+    name: str,
+    delegation: Delegation,
+    default: AgentFunction | None = None,
+) -> AgentFunction:
+    """How an agent of a delegation is called. Raises BadInput."""
+    folder = Path(workflow.folder)
+    for known in (name, delegation.worker if name != delegation.manager else ""):
+        if known in agents or (known in workflow.agents and _says_how(workflow.agents[known])):
+            return find_agent(workflow.agents.get(known, Agent(known)), folder, agents)
+    if default is not None:
+        return default
+    if EVERYBODY in agents and name != delegation.manager:
+        return find_agent(Agent(EVERYBODY), folder, agents)
+    what = "manager" if name == delegation.manager else "worker"
+    raise BadInput(
+        f"nobody says how to run the {what} {name!r}: give agents={{{name!r}: function}}"
+        + (", or '*' for every worker" if what == "worker" else "")
+        + f", or write runtime.callable: module:function into agents/{name}/agent.awp.yaml"
+    )
+
+
+def _says_how(agent: Agent) -> bool:
+    return any(agent.runtime.get(name) for name in ("callable", "entrypoint", "command"))
+
+
+def _delegations(workflow: Workflow) -> list[Delegation]:
+    """The delegation loops of a workflow, in place of its graph or at its nodes."""
+    each = (workflow.delegation, *(node.delegation for node in workflow.nodes))
+    return [delegation for delegation in each if delegation is not None]
 
 
 def run_workflow(
@@ -259,21 +364,25 @@ def run_workflow(
     tell: Tell = lambda _news: None,
 ) -> Outcome:
     """Run a workflow to its end, or continue the run of this id. Raises RunFailed if it does not end well."""
-    _check_engine(workflow)
     names = {node.agent for node in workflow.nodes} | {way.fallback for way in workflow.degradation}
     names |= {agent for inner in workflow.subworkflows.values() for agent in inner.agents}
     if agents is not None and not isinstance(agents, Mapping):
         raise BadInput("agents is a mapping of agents to functions: give {'writer': write}")
-    unknown = sorted(str(name) for name in (agents or {}) if name not in names)
+    every = [workflow, *workflow.subworkflows.values()]
+    loops = [(each, delegation) for each in every for delegation in _delegations(each)]
+    unknown = [] if loops else sorted(str(name) for name in (agents or {}) if name not in names)
     if unknown:
         raise BadInput(
             f"{', '.join(unknown)} is no agent of {workflow.name!r}: its agents are {', '.join(sorted(names - {''}))}"
         )
-    for id in sorted(names & workflow.agents.keys()):  # before anything begins
+    managers = {delegation.manager for delegation in _delegations(workflow)}
+    for id in sorted(names & workflow.agents.keys() - managers):  # before anything begins
         find_agent(workflow.agents[id], Path(workflow.folder), agents or {})
+    for each, delegation in loops:
+        function_of(each, agents or {}, delegation.manager, delegation)
     run = open_run(session, workflow, run_id, initial)
     outcome = Runner(session, workflow, run, agents or {}, ask, tell).execute()
-    if outcome.status != "completed":
+    if outcome.status == "failed":
         raise RunFailed(
             f"the run {run.id!r} failed: {outcome.why}. Mend the cause and continue it "
             f"(run_id={run.id!r}); agents that have finished are not run again",

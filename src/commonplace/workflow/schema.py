@@ -117,9 +117,21 @@ DEPTH = _of_type(model.Depth) | {"rule": "R32"}
 ON_FAILURE = _one_of("stop", "abort", "continue", "retry", "skip") | {"synonyms": {"abort": "stop"}}
 RETRIES = _number("integer", 0, 99)
 SECONDS = _of_type(model.Seconds)
-BUDGET: Schema = {"properties": {"max_depth": DEPTH}}
-DELEGATION = _mapping(
-    {"budget": _mapping({"max_depth": DEPTH}), "max_depth": DEPTH, "auto_curation_enabled": FLAG}
+BUDGET = _also(
+    _of(model.DelegationBudget, max_depth=DEPTH, max_total_tokens=_number("integer", 1)),
+    max_iterations="max_loops",
+    max_workers="max_total_workers",
+    max_chars="max_total_chars",
+    max_seconds="max_wall_time",
+)
+DELEGATION = _also(
+    _of(
+        model.Delegation,
+        budget=BUDGET,
+        max_depth=DEPTH,
+        context_budget=_mapping(_each("total_chars min_per_entry preview_chars", _number("integer", 1))),
+    ),
+    manager_agent="manager",
 )
 RETRY = _also(
     _of(model.Retry, max_retries=RETRIES),
@@ -141,8 +153,11 @@ NODE = _of(
     subworkflow=_or(TEXT, "path", _also(_mapping({"path": TEXT}), folder="path")),
     max_depth=DEPTH,
     budget=BUDGET,
-    delegation_loop={"properties": {"max_depth": DEPTH, "budget": BUDGET}},
-    **_each("inherited_state_keys forbidden_inheritance_keys", ANYTHING),
+    type=TEXT,
+    config=DELEGATION,
+    delegation_loop=DELEGATION,
+    delegation=ANYTHING,
+    **_each("inherited_state_keys forbidden_inheritance_keys", NAMES),
 )
 EXECUTION = _of(
     model.Execution,
@@ -199,6 +214,7 @@ ORCHESTRATION = {
     "execution": EXECUTION,
     "degradation": _list(DEGRADATION),
     "delegation_loop": DELEGATION,
+    "context_budget": DELEGATION["properties"]["context_budget"],
 }
 _NAME = _needed(_kind("string", _A_NAME, pattern=r"^[a-z][a-z0-9_-]{0,62}[a-z0-9]\Z"), "R2")
 WORKFLOW = _mapping(
