@@ -23,7 +23,7 @@ import commonplace
 from commonplace import Book
 from commonplace.state.policy import AgentPolicy, Persistence, Policy
 from commonplace.testing.servers import Server
-from commonplace.workflow.agents import AgentFailed, AgentTask
+from commonplace.workflow.agents import AgentFailed, AgentTask, wait_before
 from commonplace.workflow.expressions import check_expression, evaluate
 from commonplace.workflow.model import (
     Agent,
@@ -37,7 +37,6 @@ from commonplace.workflow.model import (
     Retry,
     Workflow,
 )
-from commonplace.workflow.nodes import wait_before
 from commonplace.workflow.passing import gathered, inherited
 from commonplace.workflow.runner import Runner
 from tests.workflows import example, write

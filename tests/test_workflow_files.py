@@ -91,7 +91,7 @@ def test_a_small_workflow_gets_every_default(tmp_path: Path) -> None:
     assert workflow.memory.tiers["working"].settings == {"directory": "memory"}
     assert workflow.memory.tiers["semantic"].settings["index_path"] == "data/embeddings"
     assert workflow.max_depth == 4
-    assert workflow.auto_curation
+    assert workflow.delegation is None
 
 
 FLAT = {
@@ -271,12 +271,14 @@ def test_what_is_redacted_comes_from_every_section_that_names_it(tmp_path: Path)
 @pytest.mark.parametrize("place", ["", "orchestration.", "settings."])
 def test_the_delegation_loop_may_stand_in_three_places(place: str, tmp_path: Path) -> None:
     section = {"max_depth": 2, "auto_curation_enabled": False}
-    workflow = load(
-        write(tmp_path, changed(small("scout"), WORKFLOW_FILE, f"{place}delegation_loop", section))
-    )
+    documents = changed(small("scout"), WORKFLOW_FILE, f"{place}delegation_loop", section)
+    graph = load(write(tmp_path / "graph", documents))
+    assert (graph.max_depth, graph.delegation) == (2, None)  # the graph is run
+    documents = changed(documents, WORKFLOW_FILE, "orchestration.engine", "delegation_loop")
+    workflow = load(write(tmp_path / "loop", documents))
     assert workflow.max_depth == 2
-    assert not workflow.auto_curation
-    assert workflow.delegation == section
+    assert workflow.delegation is not None
+    assert not workflow.delegation.auto_curation_enabled
 
 
 @pytest.mark.spec("7.6")

@@ -569,36 +569,41 @@ def test_a_lone_file_is_validated_without_its_agents(cli: Cli, local: Book, tmp_
         with_(small("scout"), {"orchestration.graph[0].delegation_loop": {"budget": {"max_depth": 2}}}),
     ],
 )
-def test_a_delegation_loop_says_that_it_cannot_run_yet(
+def test_a_delegation_loop_without_a_manager_to_call_is_told_before_anything_runs(
     cli: Cli, local: Book, tmp_path: Path, documents: Documents
 ) -> None:
     folder = write(tmp_path / "flow", documents)
     assert cli("validate", folder).code == 0  # its files are well written
-    with pytest.raises(NotEnabled, match=r"delegation_loop.*orchestration\.engine: dag"):
+    with pytest.raises(BadInput, match="nobody says how to run the manager"):
         local.runs.execute(folder)
     assert local.runs.list() == []
     cli("init")
     ran = cli("run", folder)
     assert ran.code == 1
-    assert "delegation_loop" in ran.err
+    assert "the manager" in ran.err
     with local.run(folder) as run:  # its rules can be used by a loop of one's own
         assert run.status == "running"
 
 
 @pytest.mark.spec("6.0", "L5")
-def test_a_delegation_loop_inside_a_workflow_is_told_before_anything_runs(
-    local: Book, tmp_path: Path
-) -> None:
+def test_a_delegation_loop_inside_a_workflow_runs_with_it(local: Book, tmp_path: Path) -> None:
     documents = small("scout", "inner")
     del documents[agent_file("inner")]
-    documents = with_(documents, {"orchestration.graph[1]": {"id": "inner", "subworkflow": "inner"}})
+    node = {"id": "inner", "subworkflow": "inner", "share_output": ["answer"]}
+    documents = with_(documents, {"orchestration.graph[1]": node})
     documents |= {
         f"inner/{file}": one
         for file, one in with_(LOWEST, {"orchestration.engine": "delegation_loop"}).items()
     }
-    with pytest.raises(NotEnabled, match="lowest"):
-        local.runs.execute(write(tmp_path, documents), agents=told(scout={"answer": "a", "confidence": 1}))
+    folder = write(tmp_path, documents)
+    agents = told(scout={"answer": "a", "confidence": 1})
+    with pytest.raises(BadInput, match="nobody says how to run the manager"):
+        local.runs.execute(folder, agents=agents)
     assert local.runs.list() == []
+    decided = {"decision": "COMPLETE", "result": {"answer": "deep"}}
+    outcome = local.runs.execute(folder, agents={**agents, "manager": lambda _turn: decided})
+    assert outcome.steps == {"scout": "finished", "inner": "finished"}
+    assert local.runs.state(outcome.run_id)["inner"] == {"answer": "deep"}
 
 
 # Agents that are no nodes, and runs within runs.

@@ -238,7 +238,7 @@ class Run:
             as_of = snapshot.position
             hide = redactor_of(snapshot, self.id, self.viewer)
             state = hide(dict(state_in(snapshot, self.id, self.viewer)))
-        path = PurePosixPath(persistence.path, f"{_file_name(self.id)}.{persistence.format}").as_posix()
+        path = PurePosixPath(persistence.path, f"{file_name(self.id)}.{persistence.format}").as_posix()
         try:
             if persistence.format == "msgpack":
                 data = msgspec.msgpack.encode(state)
@@ -440,7 +440,7 @@ def plain_text(error: object) -> str:
     return str(error).encode("utf-8", "replace").decode()
 
 
-def _file_name(run: str) -> str:
+def file_name(run: str) -> str:
     """A run's id as a file name that no other run has, and that cannot leave its folder."""
     plain = "".join(char if char.isascii() and (char.isalnum() or char in "-_") else "-" for char in run)[:80]
     return plain if plain == run else f"{plain}-{sha256(run.encode()).hexdigest()[:12]}"

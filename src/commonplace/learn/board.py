@@ -109,7 +109,7 @@ class BoardEntries(Listing[BoardEntry], msgspec.Struct, frozen=True):
         return "\n".join(map(str, self.entries)) or "nothing was posted"
 
 
-class Board:
+class RunBoard:
     """The board of the run that the caller acts in: `book.learn.board`."""
 
     def __init__(self, session: Session) -> None:
@@ -136,8 +136,8 @@ class Board:
 
     @verb
     def read(self, topic: str | None = None, since: str | datetime | None = None) -> BoardEntries:
-        """What stands on the run's board, oldest first. Raises NotFound for agents if the run has ended; the owner
-        still reads it.
+        """What stands on the run's board, oldest first. Raises NotFound if the run has ended: the owner still finds the
+        events in the ledger.
 
         `topic` is the topic to read alone. `since` is the id of an entry, or a time: only what was posted after it."""
         session = acting_in_a_run(self._session)
@@ -157,8 +157,7 @@ class ContextDigests:
 
     @verb
     def fetch(self, sha: str) -> ContextDigest:
-        """A context digest by its address. Raises NotFound for one of another delegation, and for agents if the run has
-        ended.
+        """A context digest by its address. Raises NotFound for one of another delegation, and if the run has ended.
 
         `sha` is the address, or its beginning, at least 12 characters."""
         session = acting_in_a_run(self._session)
@@ -225,8 +224,7 @@ def _check_takes_part(session: Session) -> None:
 
 def _check_readable(now: Snapshot, session: Session, what: str) -> None:
     _check_takes_part(session)
-    if not session.is_owner:
-        check_running(now, _run_of(session), what)
+    check_running(now, _run_of(session), what)
 
 
 def _after(entries: list[BoardEntry], since: str | datetime) -> list[BoardEntry]:

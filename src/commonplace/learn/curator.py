@@ -21,7 +21,6 @@ import msgspec
 
 from ..errors import BadInput, CommonplaceError
 from ..ledger.checks import check_name
-from ..ledger.encoding import canonical
 from ..ledger.printing import LeftOut, Readable, number
 from ..memory.items import Item
 from ..memory.remember import remember
@@ -60,6 +59,7 @@ SECTIONS = {
 MOST = {"tool": 50, "fact": 20, "antipattern": 10}
 FACTS_FOR = timedelta(days=7)
 MOST_CHARS = 3_000
+_VERSION = re.compile(r"(?m)^## v\d+\nhash .*\n")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -223,14 +223,14 @@ class _Keeping:
 
     def tool(self, name: str, spec: dict[str, Any], source: str) -> str:
         """Whether it was added or versioned; "" if this version is known."""
-        version = sha256(canonical(spec)).hexdigest()[:16]
+        version = sha256(json.dumps(spec, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]
         known = next((item for item in self._items if "tool" in item.tags and item.title == name), None)
         if known is None:
             text = _version(1, version, self._run, spec)
             return "added" if self.keep("tool", text, [source], kind="procedure", title=name) else ""
         if f"hash {version}" in (known.body or ""):
             return ""
-        count = len(re.findall(r"(?m)^## v\d+$", known.body or ""))
+        count = len(_VERSION.findall(known.body or ""))
         text = f"{known.body}\n\n{_version(count + 1, version, self._run, spec)}"
         Memory(self._session).revise(known.id, text=text, why=f"the run {self._run} has made another version")
         return "versioned"
@@ -295,9 +295,12 @@ def _line(item: Item) -> str:
     if what_it_is(item) != "tool":
         mark = " (disputed)" if item.disputed else ""
         return as_data(text_of(item)) + mark
-    versions = (item.body or "").split("\n\n## v")
-    _, _, last = versions[-1].partition("\n{")
-    return as_data(f"{item.title} (v{len(versions)}): {{{last}")[:240]
+    versions = _VERSION.split(item.body or "")
+    try:
+        spec = json.dumps(json.loads(versions[-1]), sort_keys=True, ensure_ascii=False)
+    except ValueError:  # somebody has written it in other words
+        spec = versions[-1]
+    return as_data(f"{item.title} (v{max(1, len(versions) - 1)}): {spec}")[:240]
 
 
 def _framed(lines: Sequence[PackLine]) -> str:
@@ -306,3 +309,50 @@ def _framed(lines: Sequence[PackLine]) -> str:
         mine = [line.line for line in lines if line.kind == what]
         parts += [title, *mine] if mine else []
     return "\n".join(parts)
+
+
+# the files beside the workflow
+
+
+class CuratedFile(NamedTuple):
+    """A file of what was curated: its path below the workflow's folder, its title, and its blocks in their order."""
+
+    path: str
+    title: str
+    blocks: tuple[str, ...]
+    between: str = "\n\n"
+
+    def added_to(self, before: str) -> str:
+        """The file with the blocks that it does not hold yet at its end; what people have written in it stays."""
+        missing = [block for block in self.blocks if not self._holds(before, block)]
+        if not missing:
+            return before
+        written = before.rstrip("\n") or f"# {self.title}"
+        first = "\n\n" if written == f"# {self.title}" else self.between
+        return written + first + self.between.join(missing) + "\n"
+
+    def _holds(self, text: str, block: str) -> bool:
+        return block in text.split("\n") if self.between == "\n" else block in text
+
+
+def curated_files(items: Iterable[Item]) -> list[CuratedFile]:
+    """What was curated as files: a recipe for each tool, the facts of each day, a page for each antipattern."""
+    files, facts = list[CuratedFile](), dict[str, list[str]]()
+    for item in sorted(items, key=lambda item: (item.recorded_us, item.id)):
+        title, text = item.title or "", text_of(item)
+        match what_it_is(item):
+            case "tool":
+                name = _UNSAFE.sub("-", title)[:80] or "tool"
+                versions = re.split(r"\n\n(?=## v\d+\n)", text)
+                files.append(CuratedFile(f"tools/{name}.md", title, tuple(versions)))
+            case "antipattern":
+                files.append(
+                    CuratedFile(f"antipatterns/{title.removeprefix('Antipattern ')}.md", title, (text,))
+                )
+            case _:
+                line = f"- [{item.metadata.get('run', '')}] {' '.join(text.split())}"
+                facts.setdefault(f"{item.recorded_at:%Y-%m-%d}", []).append(line)
+    days = [
+        CuratedFile(f"facts/{day}.md", f"Facts ({day})", tuple(lines), "\n") for day, lines in facts.items()
+    ]
+    return [*files, *days]

@@ -53,7 +53,7 @@ class Post(msgspec.Struct, frozen=True):
     id: str | None = None
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RecordPlan(msgspec.Struct, frozen=True):
     """Record what a manager decided in an iteration."""
 
     run: str
@@ -115,7 +115,7 @@ def decide_post(overlay: Overlay, request: Post) -> BoardEntry:
     return entry_of(overlay.emit(posted))
 
 
-def decide_plan(overlay: Overlay, request: Plan) -> int:
+def decide_plan(overlay: Overlay, request: RecordPlan) -> int:
     """Answers the position of the plan. The first plan of an iteration stands."""
     row = overlay.get("delegation.plans", request.run, request.iteration)
     if row is not None:

@@ -49,7 +49,7 @@ class Assignment(msgspec.Struct, frozen=True):
         return sha256(self.signature.encode()).hexdigest()[:16]
 
 
-class Decision(msgspec.Struct, frozen=True):
+class ManagerDecision(msgspec.Struct, frozen=True):
     """What a manager decided. `result` is the answer of the whole task, or of its part."""
 
     action: Literal["delegate", "complete", "fail"]
@@ -58,7 +58,7 @@ class Decision(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-def decision_of(answer: object, iteration: int) -> Decision:
+def decision_of(answer: object, iteration: int) -> ManagerDecision:
     """A manager's answer as a decision. Raises BadInput that says how to answer."""
     if not isinstance(answer, Mapping):
         raise BadInput(f"the manager answered {shown(answer)}: {HOW_TO_ANSWER}")
@@ -71,16 +71,16 @@ def decision_of(answer: object, iteration: int) -> Decision:
         result = answer.get("result", {})
         if not isinstance(result, Mapping):
             result = {"result": result}
-        return Decision("complete", result=dict(result))
+        return ManagerDecision("complete", result=dict(result))
     if action == "fail":
-        return Decision("fail", reason=str(answer.get("reason") or "the manager gave no reason"))
+        return ManagerDecision("fail", reason=str(answer.get("reason") or "the manager gave no reason"))
     if action not in ("delegate", "plan"):
         raise BadInput(f"the manager's decision is {shown(word)}: {HOW_TO_ANSWER}")
     if listed is None and action == "plan":
         listed = []
     if not isinstance(listed, list | tuple):
         raise BadInput(f"the manager's workers are {shown(listed)}, which is no list: {HOW_TO_ANSWER}")
-    return Decision(
+    return ManagerDecision(
         "delegate", tuple(_assignment(each, iteration, place) for place, each in enumerate(listed, 1))
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..verbs import method, namespace
-from .board import Board, ContextDigests, register_tool
+from .board import ContextDigests, RunBoard, register_tool
 from .curator import curate_run, prior_runs
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ class Learn:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    board = namespace(Board)
+    board = namespace(RunBoard)
     digests = namespace(ContextDigests)
 
     register_tool = method(register_tool)

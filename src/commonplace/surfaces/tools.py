@@ -74,6 +74,27 @@ def _curate(me: Participant, **arguments: Any) -> dict[str, Any]:
     return me.memory.curate(**arguments)
 
 
+def _post(me: Participant, topic: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """Post something on the board of this run, for its manager and the other workers.
+
+    `topic` is a word to find it by. `payload` are the fields to post."""
+    return {"entry_id": me.learn.board.post(topic, payload).id}
+
+
+def _board(me: Participant, topic: str | None = None, since: str | None = None) -> dict[str, Any]:
+    """Read what was posted on the board of this run, oldest first.
+
+    `topic` is the topic to read alone. `since` is the id of an entry, or a time: only what was posted after it."""
+    return {"entries": [msgspec.to_builtins(entry) for entry in me.learn.board.read(topic, since)]}
+
+
+def _fetch(me: Participant, sha: str) -> dict[str, Any]:
+    """Fetch a context digest of this delegation by its address.
+
+    `sha` is the address, or its beginning, at least 12 characters."""
+    return {"digest": msgspec.to_builtins(me.learn.digests.fetch(sha))}
+
+
 SEARCHED_BY = ("query", "mode", "tiers", "date_range", "agent_filter", "max_results", "explain")
 
 
@@ -86,6 +107,9 @@ def tools() -> dict[str, Verb]:
         "memory.write": verb_of(("memory", "write"), _write),
         "memory.search": search._replace(path=("memory", "search"), function=_search, parameters=chosen),
         "memory.curate": curate._replace(function=_curate),
+        "board.post": verb_of(("board", "post"), _post),
+        "board.read": verb_of(("board", "read"), _board),
+        "digest.fetch": verb_of(("digest", "fetch"), _fetch),
     }
 
 

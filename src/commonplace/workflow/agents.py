@@ -33,7 +33,8 @@ from ..run import Run, Turn, plain_text
 from ..state.requests import Written
 from .model import Agent, Retry, Workflow
 
-AgentFunction = Callable[["AgentTask"], Any]
+AgentFunction = Callable[[Any], Any]
+"""A function that does an agent's work. It is given an AgentTask, or what a delegation makes of one."""
 
 Ask = Callable[[str, str], str | None]
 """Asks a person. Takes a prompt and the channel's name, and returns the answer, or None to end."""

@@ -27,10 +27,11 @@ from ..learn.context_digest import (
     my_digest,
 )
 from ..learn.curator import REDUNDANT, prior_runs
-from ..learn.delegations import BoardEntry, Digested, Plan, delegation_of, digest_at, plans
-from ..learn.plans import HOW_TO_ANSWER, Assignment, Decision, decision_of
+from ..learn.delegations import BoardEntry, Digested, RecordPlan, delegation_of, digest_at, plans
+from ..learn.plans import HOW_TO_ANSWER, Assignment, ManagerDecision, decision_of
 from ..ledger.encoding import encode_payload
 from ..ledger.printing import Readable
+from ..recall.escaping import as_data, as_name
 from ..run import Run, Turn
 from ..state.contract import violations
 from ..state.requests import FAILED, FINISHED, RETRYING, SKIPPED, STARTED, RunStep
@@ -126,7 +127,7 @@ class Briefing(Readable, msgspec.Struct, frozen=True):
             sibling_signals(self.signals),
             history_block(self.history, self.context_budget),
             f"## BUDGET\n{self.left}",
-            "\n".join(["## WARNINGS", *(f"- {warning}" for warning in self.warnings)])
+            "\n".join(["## WARNINGS", *(f"- {as_data(warning)}" for warning in self.warnings)])
             if self.warnings
             else "",
             f"## ANSWER\n{HOW_TO_ANSWER[0].upper()}{HOW_TO_ANSWER[1:]}.",
@@ -179,9 +180,8 @@ def history_block(history: Sequence[Mapping[str, Any]], budget: ContextBudget) -
                     f"{written[:cut]} (cut: {cut:,} of {len(written):,} characters; the run's state has all)"
                 )
             reason = f" ({result['reason']})" if result.get("reason") else ""
-            lines.append(
-                f"- {result['worker_id']}, {result['status']}{reason}: {result['instructions']}\n  {written}"
-            )
+            about = f"{as_name(result['worker_id'])}, {result['status']}{reason}"
+            lines.append(f"- {about}: {as_data(result['instructions'])}\n  {written}")
     return "\n".join(["## HISTORY", *lines]) if lines else ""
 
 
@@ -279,13 +279,13 @@ class DelegationLoop:
                     raise as_failure(error) from None
                 self._warnings.append(f"your last answer could not be used: {self._plain(error)}")
         _, plan, _ = encode_payload(self.runner.hide(answer))
-        request = Plan(self.run.id, iteration, self._manager, plan)
+        request = RecordPlan(self.run.id, iteration, self._manager, plan)
         self.runner.lead.check()
         position = self._session.write("delegations.plan", request)
         self.runner.news(self._manager, decision.action, f"iteration {iteration}")
         return plan, position
 
-    def _check(self, decision: Decision) -> None:
+    def _check(self, decision: ManagerDecision) -> None:
         """Raises what a manager has to mend in its decision."""
         for each in decision.workers:
             if each.worker == self._manager:
@@ -408,7 +408,7 @@ class DelegationLoop:
     # workers
 
     def _dispatched(
-        self, iteration: int, decision: Decision, steps: Mapping[str, Mapping[str, Any]]
+        self, iteration: int, decision: ManagerDecision, steps: Mapping[str, Mapping[str, Any]]
     ) -> list[WorkerEnd]:
         """Carry out a decision. What was recorded before is not done again."""
         left, most = self._left(iteration), self._limits.workers_per_iteration
@@ -573,6 +573,7 @@ class DelegationLoop:
         end = loop.execute()
         if child.status == "running":
             child.close(CLOSED_AS[end.status], end.reason)
+            self.runner.remove_board(child)
         spent = (end.workers + 1, end.chars)
         if end.status == "failed":
             raise AgentFailed(f"the sub-manager {name} failed: {end.reason}")
@@ -614,6 +615,7 @@ class DelegationLoop:
         self._history.append(
             (iteration, [replace(end, output=self.run.redacted(end.output)) for end in ends])
         )
+        self.runner.mirror_board(self.run, self._session)
         if not self.delegation.digest_enabled:
             return
         results = [

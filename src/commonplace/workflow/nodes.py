@@ -22,6 +22,7 @@ from ..state.policy import AgentPolicy, Policy
 from ..state.requests import FAILED, FINISHED, ITERATED, RETRYING, SKIPPED, STARTED, RunStep
 from ..state.rows import find_run
 from .agents import REFUSALS, AgentFailed, AgentTask, Interrupted, answer_within, as_failure, wait_before
+from .delegation import CLOSED_AS
 from .expressions import evaluate, is_true
 from .model import Degradation, Delegation, Dependency, FanOut, Node, Retry, Workflow
 from .passing import Carried, gathered, inherited, passed_down, passed_up, task_of
@@ -340,6 +341,9 @@ class NodeRun:
             self._child_id, policy=policy, inherit=taken, sources=state.sources(*taken)
         )
         end = runner.delegated(child, delegation, task_of(state, self.workflow))
+        if child.status == "running":
+            child.close(CLOSED_AS[end.status], end.reason)
+            runner.remove_board(child)
         if end.status == "failed":
             raise AgentFailed(f"the manager {delegation.manager} failed: {end.reason}")
         self._finish(end.result, contract=False, reason=end.reason, sources=end.positions[-MOST_SOURCES:])
@@ -361,6 +365,8 @@ class NodeRun:
             if outcome.status != "completed":
                 raise AgentFailed(f"the subworkflow {inner.name} failed: {outcome.why}")
         agents, head = [inside.id for inside in inner.nodes], self.runner.session.ledger.head
+        if inner.delegation is not None:
+            agents = [inner.delegation.manager]
         output, sources = passed_up(child, head, agents, node.share_output or ())
         secret = tuple(child.policy.secret_fields)
         self._finish(output, contract=False, sources=sources, secret=secret)

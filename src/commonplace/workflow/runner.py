@@ -7,6 +7,7 @@ come, and continues; a node that had not ended is done again, one that had is no
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -19,10 +20,12 @@ import msgspec
 
 from ..access.redact import Redactor
 from ..access.rights import EVERYBODY
-from ..errors import BadInput, RunFailed
-from ..learn.curator import CuratorReport, curated_safely
+from ..errors import BadInput, RunFailed, UnsafePath
+from ..files.safe import Folder
+from ..learn.board import board_entries
+from ..learn.curator import CuratorReport, curated_files, curated_items, curated_safely
 from ..ledger.printing import Readable
-from ..run import Run, Turn
+from ..run import Run, Turn, file_name
 from ..runs import run as open_run
 from ..state.cells import State
 from ..state.requests import FAILED, FINISHED, SKIPPED, RunStep
@@ -36,6 +39,10 @@ from .passing import task_of
 if TYPE_CHECKING:
     from ..session import Session
 
+log = logging.getLogger("commonplace")
+
+CURATED = "memory"
+"""The folder beside a workflow that shows what was learned in its runs."""
 ENDED = (FINISHED, FAILED, SKIPPED)
 NO_GRAPH = "the workflow has no graph, so nothing was run: write nodes into orchestration.graph"
 
@@ -104,8 +111,9 @@ class Runner:
         self._agents = agents
         self._tell = tell
         self._ends = time.monotonic() + workflow.execution.timeout_total
-        names = {node.agent for node in workflow.nodes if node.delegation is None}
-        names |= {way.fallback for way in workflow.degradation}
+        graph = workflow.nodes if workflow.delegation is None else ()
+        names = {node.agent for node in graph if node.delegation is None}
+        names |= {way.fallback for way in workflow.degradation if graph}
         self.functions = {
             name: find_agent(workflow.agents[name], Path(workflow.folder), agents) for name in names if name
         }
@@ -134,6 +142,7 @@ class Runner:
                 status = "failed" if stopped else "completed"
             curation = self._curated()
             self.run.close(status, stopped or "")
+            self.remove_board(self.run)
         nothing = not self.workflow.nodes and self.workflow.delegation is None
         reason = NO_GRAPH if nothing else self.run.redacted(stopped or "")
         errors = tuple(self.state().get("_errors", ()))
@@ -238,11 +247,53 @@ class Runner:
         )
         return loop.execute()
 
+    def mirror_board(self, run: Run, session: Session) -> None:
+        """Write the board of a manager's run beside the workflow, one JSON object per line, for people to follow. It is
+        removed when the run ends."""
+        if self.workflow.folder and self.workflow.persistence.enabled:
+            with session.snapshot() as now:
+                entries = board_entries(session, now, run.id)
+            if entries:
+                lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+                self._beside(run, {board_path(self.workflow, run): lines})
+
+    def remove_board(self, run: Run) -> None:
+        """Remove the board of a run that ends."""
+        if self.workflow.folder and self.workflow.persistence.enabled:
+            try:
+                Folder(Path(self.workflow.folder).resolve()).unlink(board_path(self.workflow, run))
+            except FileNotFoundError:
+                pass  # nothing was posted
+            except (OSError, UnsafePath) as error:
+                log.warning("the board of the run %s stays beside the workflow: %s", run.id, error)
+
+    def _beside(self, run: Run, files: Mapping[str, bytes]) -> None:
+        """Write files beside the workflow that show what the book holds of a run. Erasing finds them."""
+        folder = Folder(Path(self.workflow.folder).resolve())
+        for path, data in files.items():
+            self.session.services.outside.saved(run.id, folder.path, path)
+            try:
+                folder.write(path, data)
+            except (OSError, UnsafePath) as error:
+                log.warning("%s cannot be written beside the workflow (%s); the book has it", path, error)
+
     def _curated(self) -> CuratorReport | None:
         """At the end of a run that is within no other one, keep what its delegations have learned."""
         delegations = [self.workflow.delegation, *(node.delegation for node in self.workflow.nodes)]
         learns = any(each is not None and each.auto_curation_enabled for each in delegations)
-        return curated_safely(self.session, self.run.id) if learns and self.run.depth == 0 else None
+        if not learns or self.run.depth:
+            return None
+        report = curated_safely(self.session, self.run.id)
+        if self.workflow.folder and not report.errors:
+            folder = Folder(Path(self.workflow.folder).resolve())
+            files = dict[str, bytes]()
+            for file in curated_files(curated_items(self.session, self.workflow.name)):
+                path = f"{CURATED}/{file.path}"
+                before = (folder.read(path) or b"").decode("utf-8", "replace")
+                if (after := file.added_to(before)) != before:
+                    files[path] = after.encode()
+            self._beside(self.run, files)
+        return report
 
     def function_of(
         self, name: str, delegation: Delegation, default: AgentFunction | None = None
@@ -319,6 +370,13 @@ class Width:
             self.now = min(self.most, self.now + 1) if well else max(1, self.now // 2)
 
 
+def board_path(workflow: Workflow, run: Run) -> str:
+    """Where the board of a manager's run lies beside the workflow: one file for each run and depth."""
+    memory = workflow.document.get("memory")
+    workspace = memory.get("workspace_dir") if isinstance(memory, dict) else None
+    return f"{workspace or 'workspace'}/blackboard/{file_name(run.id)}-{run.depth}.jsonl"
+
+
 def function_of(
     workflow: Workflow,
     agents: Agents,
@@ -376,7 +434,8 @@ def run_workflow(
             f"{', '.join(unknown)} is no agent of {workflow.name!r}: its agents are {', '.join(sorted(names - {''}))}"
         )
     managers = {delegation.manager for delegation in _delegations(workflow)}
-    for id in sorted(names & workflow.agents.keys() - managers):  # before anything begins
+    needed = names & workflow.agents.keys() - managers if workflow.delegation is None else set()
+    for id in sorted(needed):  # before anything begins
         find_agent(workflow.agents[id], Path(workflow.folder), agents or {})
     for each, delegation in loops:
         function_of(each, agents or {}, delegation.manager, delegation)
