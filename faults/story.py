@@ -15,6 +15,8 @@ from typing import Any
 
 from commonplace import Blob, Book, Busy, CommonplaceError, EngineUnavailable, OutcomeUnknown
 from commonplace.documents.writing import ArchiveDocuments
+from commonplace.learn import ContextDigest
+from commonplace.learn.delegations import Digested, RecordPlan
 from commonplace.memory.requests import Patch, Shown
 from commonplace.recall.verification import Checked, RecordChecks
 from commonplace.state.policy import AgentPolicy, Policy
@@ -26,6 +28,7 @@ OURS = (
     "event",
     "fault",
     "access",
+    "delegation",
     "state",
     "run",
     "memory",
@@ -224,6 +227,17 @@ def talk_of_everything(book: Book) -> None:
     thread.summary(lambda _prompt: "Where the lift stops.")
     thread.learn(lambda _prompt: '{"proposals": []}')
     thread.context("the fourth floor")
+    delegate_everything(book)
+
+
+def delegate_everything(book: Book) -> None:
+    """Touch every view of delegations."""
+    run = book.run(run_id="delegated")
+    turn = run.agent("ada")
+    turn.learn.board.post("lift", {"floor": 4})
+    turn.learn.register_tool("lift.call", {"button": "up"})
+    book.ledger.submit("delegations.plan", RecordPlan(run.id, 1, "ada", {"decision": "COMPLETE"}))
+    book.ledger.submit("delegations.digest", Digested(run.id, ContextDigest(goal="up", run_id=run.id)))
 
 
 class Truth:

@@ -48,6 +48,7 @@ SPEC = {
     "race": ("L3", "1.2"),
     "live": ("L3", "1.2"),
     "increments": ("2.9",),
+    "delegations": ("6.0", "6.1", "6.2", "L4"),
     "retries": ("L4", "1.2"),
     "histories": ("L1", "L4", "L6"),
     "fuzz": ("L4", "L6", "1.1"),
