@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..verbs import method
+from .compaction import compact
+
 if TYPE_CHECKING:
     from ..session import Session
 
@@ -13,3 +16,5 @@ class Learn:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+
+    compact = method(compact)
