@@ -179,7 +179,8 @@ class _Compacting:
             raise BadInput("say what to compact: give messages, or name the thread that holds them")
         session.check_may_act("compact")
         session.check_enabled("memory.write", "working")
-        session.check_reads("working")
+        for tier in ("working", "episodic"):
+            session.check_reads(tier)
         head = session.ledger.head
         if incoming:
             self._thread._add(incoming, self._sources)

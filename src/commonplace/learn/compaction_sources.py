@@ -24,7 +24,7 @@ T = TypeVar("T", bound=WorkRecord)
 OBJECTIVE, BLOCKERS, DECISIONS, CONSTRAINTS = (
     "Objective",
     "Open blockers",
-    "Approved decisions",
+    "Decisions",
     "Constraints",
 )
 SESSION = "Session notes"
@@ -97,38 +97,30 @@ class Keeping:
                     self._add(OBJECTIVE, "", line.strip("#-*+ \t"), NOTES, (entry.id,), self._shows(entry))
         if task is None:
             return
-        path = session_path(task)
-        state = None
-        for entry in documents.get(path):
+        listed, state = documents.get(session_path(task)), None
+        for entry in listed:
             self._state(entry, entry.text, "session notes")
             state = entry if entry.section == STATE else state
-            self.notes.insert(0, self._note(entry))
         if state is not None:
             self._add(OBJECTIVE, f"{STATE}: ", state.text, "session notes", (state.id,), self._shows(state))
-            self.notes = [line for line in self.notes if state.id not in line.sources]
+        self.notes = [self._note(entry) for entry in reversed(listed) if entry is not state]
         folder = f"{TASKS}{slug(task)}/"
         with self._session.viewer() as viewer:
             places = paths(viewer.views, folder)
         gates = [entry for path in places if path.endswith(".ndjson") for entry in documents.get(path)]
         self._gates(sorted(gates, key=lambda entry: entry.position))
         for entry in documents.get(f"{folder}decisions.md"):
-            self._add(
-                DECISIONS,
-                "APPROVED: ",
-                entry.text,
-                f"decisions.md {entry.id}",
-                (entry.id,),
-                self._shows(entry),
-            )
+            where = f"decisions.md {entry.id}"
+            self._add(DECISIONS, "DECISION: ", entry.text, where, (entry.id,), self._shows(entry))
 
     def _state(self, entry: DocumentEntry, text: str, where: str) -> bool:
-        """Take the statements of an entry. Answers whether there is one."""
+        """Take the statements of an entry. Answers whether one of them is kept as such."""
         found = [
             (entry.position, Statement(what, words, entry.id, by=where, shown=self._shows(entry)))
             for what, words in statements(text)
         ]
         self._said += found
-        return bool(found)
+        return any(statement.what in LABELLED for _, statement in found)
 
     def _shows(self, entry: DocumentEntry) -> bool:
         return entry.sensitivity in self._allowed
