@@ -262,6 +262,9 @@ def standing(*lines: str) -> dict[str, list[str]]:
         (["- **Blocker:** the disk is full"], "blocker", ["the disk is full"]),
         (["2. Blocked by infra: the disk is full"], "blocker", ["the disk is full"]),
         (["Blockers:\n- no key\n- [ ] no disk\n\nBesides, it rains."], "blocker", ["no key", "no disk"]),
+        (["## Blockers\n\n- no key\n\n## Next\n- write tests", "**Blocked**\n* no disk"], "blocker",
+         ["no key", "no disk"]),
+        (["### Decisions\n- use cents (approved)\n- use euros"], "decision", ["use cents"]),
         (["Blockers: none", "BLOCKER: n/a", "Blocked: true", "Blockers:\n- none"], "blocker", []),
         (["BLOCKER: no key", "RESOLVED: No key."], "blocker", []),
         (["BLOCKER: no key for the bank", "Resolved: no key"], "blocker", []),
@@ -428,7 +431,10 @@ def test_erasing_a_message_erases_what_was_derived_from_it(local: Book) -> None:
         local.erase(message.event_id)
     assert local.event(summary.id).erased
     assert "Zebulon" not in json.dumps([event.payload for event in local.events()])
-    assert str(ada.learn.compact(thread="u")).splitlines()[3:-1] == ["Recent:", "- #2 assistant: Good morning."]
+    assert str(ada.learn.compact(thread="u")).splitlines()[3:-1] == [
+        "Recent:",
+        "- #2 assistant: Good morning.",
+    ]
     assert local.verify().ok
 
 

@@ -9,9 +9,9 @@ A line counts if it begins with one of a few labels, perhaps after a bullet, in 
     REVERSED: REJECTED:          ends the decision that it names
     CONSTRAINT: SAFETY:          a constraint; in instructions, so is every line with "never" or "must not"
 
-A label alone on its line is about the bullets below it. A line that ends something names it by the number of its
-message (`#12`) or by its words: all of them, their beginning, or all of them and more after a mark such as a comma. If
-it fits several, it ends none: what is kept in vain costs a line, and what is lost in vain may cost more.
+A label alone on its line, or as a heading, is about the bullets below it. A line that ends something names it by the
+number of its message (`#12`) or by its words: all of them, their beginning, or all of them and more after a mark such
+as a comma. If it fits several, it ends none: a line that is kept in vain costs little, and one that is lost may not.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ _LABEL = re.compile(
     rf"[*_`]{{0,3}}({_WORDS})(?: by [^:()]{{1,40}}?)?\s{{0,4}}(?:\(([^()]{{1,60}})\))?[*_`]{{0,3}}\s{{0,4}}"
     r"[:：][*_`]{0,3}(.*)"
 )
+_HEADING = re.compile(rf"(?:#{{1,6}} [*_]{{0,3}}|[*_]{{2,3}})({_WORDS})[*_]{{0,3}}[:：]?[*_]{{0,3}}")
 _APPROVED = re.compile(r"\(approved(?: by [^()]{1,60})?\)[.*_`]*$", re.IGNORECASE)
 _FORBIDS = re.compile(r"\b(?:never|must\s+not|mustn['’]t)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"#(\d{1,15})\b[\s:,.-]*")
@@ -70,22 +71,26 @@ def statements(text: str, instructs: bool = False) -> Iterator[tuple[str, str]]:
     for line in text.splitlines():
         bullet = _BULLET.fullmatch(line)
         words = (bullet[1] if bullet else line).strip()
-        label = _LABEL.match(words)
-        if label is None:
-            if above and bullet and words.casefold().rstrip(".") not in NOTHING:
-                yield above, words
-            elif instructs and _FORBIDS.search(words):
-                yield CONSTRAINT, words
+        label, heading = _LABEL.match(words), None if bullet else _HEADING.fullmatch(words)
+        if heading is not None:
+            above = LABELS[heading[1].casefold()]
+        elif label is not None:
+            what, words = LABELS[label[1].casefold()], label[3].strip()
+            above = "" if words else what
+            yield from _said(what, words, (label[2] or "").casefold().startswith("approved"))
+        elif bullet and above:
+            yield from _said(above, words)
+        else:
             above = above if bullet or not words else ""
-            continue
-        what, words = LABELS[label[1].casefold()], label[3].strip()
-        if what == PROPOSED and (
-            (label[2] or "").casefold().startswith("approved") or _APPROVED.search(words)
-        ):
-            what, words = DECISION, _APPROVED.sub("", words).strip()
-        above = "" if words else what
-        if words.casefold().rstrip(".") not in NOTHING:
-            yield what, words
+            if instructs and _FORBIDS.search(words):
+                yield CONSTRAINT, words
+
+
+def _said(what: str, words: str, approved: bool = False) -> Iterator[tuple[str, str]]:
+    if what == PROPOSED and (approved or _APPROVED.search(words)):
+        what, words = DECISION, _APPROVED.sub("", words).strip()
+    if words.casefold().rstrip(".") not in NOTHING:
+        yield what, words
 
 
 class Standing:
