@@ -227,6 +227,7 @@ def talk_of_everything(book: Book) -> None:
     thread.summary(lambda _prompt: "Where the lift stops.")
     thread.learn(lambda _prompt: '{"proposals": []}')
     thread.context("the fourth floor")
+    book.as_actor("ada").learn.compact(thread="the lift")
     delegate_everything(book)
 
 

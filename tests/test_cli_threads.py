@@ -36,6 +36,7 @@ def test_every_command_of_threads_answers_in_json(
     model_server.says = lambda _prompt: "Alice and her peanuts"
     assert ask("thread", "summary", "support-17", *model)["upto"] == 3
     assert ask("thread", "export", "support-17", tmp_path / "thread.json") == 3
+    assert ask("learn", "compact", "--thread", "support-17")["thread"] == "support-17"
     assert [info["name"] for info in ask("thread", "list")["threads"]] == ["support-17"]
 
 

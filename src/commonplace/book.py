@@ -23,6 +23,7 @@ from .errors import (
 )
 from .files.trust import is_ours, trust_book
 from .index.names import best_embedder
+from .learn.compaction_capability import COMPACTION
 from .learn.delegations import DELEGATIONS
 from .ledger.checks import check_each
 from .ledger.clocks import clock_trouble, now_us
@@ -59,7 +60,9 @@ if TYPE_CHECKING:
     from .runs import RunInfo
     from .state.diff import Difference
 
-BUILT_IN = (LEDGER, SCOPES, ACCESS, STATE, DOCUMENTS, MEMORY, RECALL, WORK, THREADS, DELEGATIONS)
+BUILT_IN = (
+    LEDGER, SCOPES, ACCESS, STATE, DOCUMENTS, MEMORY, RECALL, WORK, THREADS, DELEGATIONS, COMPACTION,
+)  # fmt: skip
 """The capabilities that every book has."""
 
 DIGEST = re.compile(r"[0-9a-f]{64}")

@@ -53,6 +53,7 @@ THINGS = {
     "work.produced": "artifact", "work.nudged": "nudge", "work.asked": "approval", "work.escalated": "escalation",
     "work.branched": "branch", "scope.named": "scope name", "thread.opened": "thread name",
     "thread.summarized": "summary", "thread.learned": "record of learning", "access.denied": "refusal",
+    "thread.compacted": "summary", "thread.flushed": "record of logging",
     "access.relabelled": "change of labels", "access.viewed": "record of a look",
 }  # fmt: skip
 """What people call what an event of this kind is about."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from ..verbs import method, namespace
 from .board import ContextDigests, RunBoard, register_tool
 from .curator import curate_run, prior_runs
+from ..verbs import method
+from .compaction import compact
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -24,3 +26,4 @@ class Learn:
     register_tool = method(register_tool)
     curate_run = method(curate_run)
     prior_runs = method(prior_runs)
+    compact = method(compact)

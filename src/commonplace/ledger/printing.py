@@ -32,6 +32,7 @@ PLURALS = {
     "discovery": "discoveries",
     "record of a look": "records of looks",
     "record of learning": "records of learning",
+    "record of logging": "records of logging",
     "record of what was shown": "records of what was shown",
     "state": "changes of state",
     "summary": "summaries",

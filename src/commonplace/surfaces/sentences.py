@@ -173,6 +173,8 @@ SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "thread.message": _said,
     "thread.summarized": lambda event: f"summarized a conversation: {event['text']}",
     "thread.learned": lambda event: f"learned from the messages up to {event['upto']}",
+    "thread.flushed": lambda event: f"logged the results of a conversation up to its message {event['upto']}",
+    "thread.compacted": lambda _event: "compacted a conversation",
     "memory.item.created": _created,
     "memory.item.updated": _updated,
     "memory.item.consolidated": lambda event: f"consolidated {_items(event) or 'items'}{event.why()}",

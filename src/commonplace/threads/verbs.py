@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
@@ -141,10 +141,21 @@ class Thread:
         Without ids, a list is compared with the end of the thread, so that the whole history, or its last part, can be
         sent with what is new at its end. The same words twice in a row need an id or a time each to count as two.
         Everything is checked before anything is written. `messages` is one message or a list of them."""
+        return self._add(checked_messages(messages))
+
+    def _add(
+        self,
+        incoming: Sequence[NewMessage],
+        sources: Callable[[NewMessage], Sequence[str] | None] = lambda _: (),
+    ) -> AddedMessages:
+        """Add messages, each derived from its `sources`; None: it is not to be added."""
         session = self._session
-        incoming = checked_messages(messages)
-        settings = session.settings()
-        drafts = [self._draft(settings, place, message) for place, message in enumerate(incoming)]
+        settings, derived = session.settings(), [sources(message) for message in incoming]
+        drafts = [
+            self._draft(settings, place, message, parents)
+            for place, (message, parents) in enumerate(zip(incoming, derived, strict=True))
+            if parents is not None
+        ]
         ids, repeated, withheld, after = list[str](), 0, 0, None
         while drafts:
             part = tuple(drafts if after is None else drafts[:AT_ONCE])  # what is compared is the whole list
@@ -156,7 +167,7 @@ class Thread:
             drafts, after = drafts[len(answer.ids) :], None if answer.moved else answer.last
         return AddedMessages(tuple(ids), len(ids) - repeated, repeated, withheld)
 
-    def _draft(self, settings: Settings, place: int, message: NewMessage) -> Draft:
+    def _draft(self, settings: Settings, place: int, message: NewMessage, parents: Sequence[str]) -> Draft:
         payload = message.payload
         kinds = kinds_of_secrets(texts_in(payload))
         if kinds and settings.secrets == "reject":
@@ -172,7 +183,7 @@ class Thread:
         try:
             return draft(
                 MESSAGE, actor=self._session.actor, payload=payload, run_id=self._session.run, labels=labels,
-                occurred_at=time,
+                occurred_at=time, parents=parents,
             )  # fmt: skip
         except BadInput as error:
             error.args = (f"messages[{place}]: {error}",)
