@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..verbs import method
+from .reflection import reflect, reflection_due
+
 if TYPE_CHECKING:
     from ..session import Session
 
@@ -13,3 +16,6 @@ class Learn:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+
+    reflect = method(reflect)
+    reflection_due = method(reflection_due)
