@@ -224,6 +224,17 @@ def talk_of_everything(book: Book) -> None:
     thread.summary(lambda _prompt: "Where the lift stops.")
     thread.learn(lambda _prompt: '{"proposals": []}')
     thread.context("the fourth floor")
+    learn_everything(book)
+
+
+def learn_everything(book: Book) -> None:
+    """Touch every view of learning."""
+    book.memory.curate(
+        model=lambda _prompt: '{"facts": [{"text": "Days are long in the house.", "lines": [1]}]}'
+    )
+    with book.run(run_id="learning") as run, run.agent("ada") as me:
+        me.record("world.observed", payload={"text": "The lift has stopped."})
+        me.learn.reflect(force=True)
 
 
 class Truth:

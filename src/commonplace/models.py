@@ -5,8 +5,8 @@
     model = endpoint("http://localhost:11434/v1", "llama3.2")
     book.thread("support-17").learn(model)
 
-commonplace needs no model. Where one helps (`thread.learn`, `thread.summary`, `learn.reflect`, `memory.curate`), what it
-answers is checked, and recorded as an event before anything is derived from it.
+commonplace needs no model. Where one helps (`thread.learn`, `thread.summary`, `learn.reflect`, `memory.curate`), what
+it answers is checked, and recorded as an event before anything is derived from it.
 """
 
 from __future__ import annotations

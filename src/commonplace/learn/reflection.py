@@ -275,9 +275,7 @@ def _summary(actor: str, sources: Sequence[Event], weights: Salience) -> Reflect
     turn = max(event.turn for event in sources)
     # An earlier reflection says what older events said: it is repeated only if there is nothing else.
     fresh = [event for event in sources if event.kind != REFLECTED] or list(sources)
-    ranked = sorted(
-        fresh, key=lambda event: (-salience(event, turn=turn, rules=weights), -event.position)
-    )
+    ranked = sorted(fresh, key=lambda event: (-salience(event, turn=turn, rules=weights), -event.position))
     chosen, words = list[Event](), list[frozenset[str]]()
     for event in ranked:
         said = spaced(event_text(event.payload))

@@ -70,7 +70,7 @@ GROUPS = {
         "What is remembered: items, disputes, cores, upkeep.",
         ("memory",),
         {"memory.get": "show", "memory.import_": None, "memory.repository_fact": "fact", "memory.add_many": None},
-        {"add-many": "book:add_many"},
+        {"add-many": "book:add_many", "curate": "learning:curate"},
     ),
     "documents": Group(
         "Notes, sessions, tasks' folders, daily logs.",
@@ -78,7 +78,7 @@ GROUPS = {
         {"documents.day": "daily"},
         {"check-notes": "book:check_notes"},
     ),
-    "learn": Group("What one run learns for the next.", ("learn",)),
+    "learn": Group("What one run learns for the next.", ("learn",), {}, {"reflect": "learning:reflect"}),
     "mirror": Group(
         "The memory as markdown that people edit.",
         own={"sync": "book:mirror_sync", "status": "book:mirror_status", "watch": "book:mirror_watch"},

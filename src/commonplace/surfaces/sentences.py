@@ -162,6 +162,7 @@ def _shown_items(event: _Payload) -> str:
 
 SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "agent.spoke": lambda event: f"said: {event['text']}" if event["text"] else "",
+    "agent.reflected": lambda event: f"reflected: {event['text']}" if event["text"] else "",
     "agent.thought": lambda event: f"thought: {event['text']}" if event["text"] else "",
     "scope.named": lambda event: f"named the scope {'/'.join(event.payload.get('path', ()))}",
     "thread.opened": lambda event: f"began the conversation {event['name']}",
@@ -176,6 +177,7 @@ SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "memory.recalled": lambda _event: "was shown what is remembered",
     "memory.checked": lambda event: f"checked {short(event['item'])} against its files",
     "memory.configured": lambda _event: "changed the settings of memory",
+    "memory.curated": lambda event: f"curated {len(event.payload.get('items') or ())} facts from the daily logs",
     "memory.core.set": lambda event: f"set up the core {event['id']}",
     "memory.logged": lambda event: f"logged: {event['text']}",
     "memory.noted": _noted,

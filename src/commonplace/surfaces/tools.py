@@ -71,7 +71,8 @@ def _search(me: Participant, **arguments: Any) -> dict[str, Any]:
 
 
 def _curate(me: Participant, **arguments: Any) -> dict[str, Any]:
-    return me.memory.curate(**arguments)
+    curated: dict[str, Any] = msgspec.to_builtins(me.memory.curate(**arguments))
+    return curated
 
 
 SEARCHED_BY = ("query", "mode", "tiers", "date_range", "agent_filter", "max_results", "explain")
@@ -81,11 +82,12 @@ def tools() -> dict[str, Verb]:
     """Every tool by its name."""
     search, curate = verb_at("search"), verb_at("memory.curate")
     chosen = tuple(parameter for parameter in search.parameters if parameter.name in SEARCHED_BY)
+    as_data = tuple(parameter for parameter in curate.parameters if parameter.is_data)
     return {
         "memory.read": verb_of(("memory", "read"), _read),
         "memory.write": verb_of(("memory", "write"), _write),
         "memory.search": search._replace(path=("memory", "search"), function=_search, parameters=chosen),
-        "memory.curate": curate._replace(function=_curate),
+        "memory.curate": curate._replace(function=_curate, parameters=as_data),
     }
 
 
