@@ -45,7 +45,9 @@ def observe(book: Book, text: str, **more: Any) -> str:
 
 
 @pytest.mark.spec("6.4", "L11")
-def test_an_agent_reflects_after_so_many_events_and_builds_on_what_everybody_saw(book: Book, ada: Turn) -> None:
+def test_an_agent_reflects_after_so_many_events_and_builds_on_what_everybody_saw(
+    book: Book, ada: Turn
+) -> None:
     observe(book, "The harbour is closed after the storm.", actor="narrator", turn=1)
     ada.record("agent.thought", payload={"text": "I never liked the captain."}, turn=2)
     due = ada.learn.reflection_due(threshold=4)
@@ -54,9 +56,13 @@ def test_an_agent_reflects_after_so_many_events_and_builds_on_what_everybody_saw
     head = book.head
     early = ada.learn.reflect(threshold=4)
     assert (early.id, early.text, book.head) == (None, str(due), head)
-    book.record("agent.spoke", actor="ben", payload={"text": "We could take the train."}, run_id="voyage", turn=3)
+    book.record(
+        "agent.spoke", actor="ben", payload={"text": "We could take the train."}, run_id="voyage", turn=3
+    )
     assert not ada.learn.reflection_due(threshold=4)  # what others say is no reason to reflect
-    book.record("user.injected", actor="visitor", payload={"text": "The train is full."}, run_id="voyage", turn=3)
+    book.record(
+        "user.injected", actor="visitor", payload={"text": "The train is full."}, run_id="voyage", turn=3
+    )
     made = ada.learn.reflect(threshold=4)
     assert made.text.splitlines() == [
         "What ada has seen, in 3 events (1 agent.spoke, 1 user.injected, 1 world.observed):",
@@ -80,7 +86,9 @@ def test_multiples_that_were_jumped_over_make_one_reflection(book: Book, ada: Tu
     for n in range(11):  # with the start of the run, 12
         observe(book, f"Wave number {n} breaks over the pier.")
     assert ada.learn.reflect(threshold=5).id is not None
-    assert str(ada.learn.reflect(threshold=5)) == "not due: 13 events counted, the next reflection is due at 15"
+    assert (
+        str(ada.learn.reflect(threshold=5)) == "not due: 13 events counted, the next reflection is due at 15"
+    )
     observe(book, "The wind turns north.")
     assert ada.learn.reflect(threshold=5).id is None
     observe(book, "The wind dies down.")
@@ -122,7 +130,10 @@ def test_it_fires_once_for_every_threshold_that_is_crossed(
         for what, size, looks in batches:
             kind, actor, counts = kinds[what]
             book.record_all(
-                [{"kind": kind, "actor": actor, "run_id": "r", "payload": {"text": f"{what} {n}"}} for n in range(size)]
+                [
+                    {"kind": kind, "actor": actor, "run_id": "r", "payload": {"text": f"{what} {n}"}}
+                    for n in range(size)
+                ]
             )
             count += counts * size
             if not looks:
@@ -167,8 +178,8 @@ def test_what_is_wrong_with_a_call(book: Book, ada: Turn) -> None:
         book.as_actor("ada").learn.reflect()
     with pytest.raises(BadInput, match="threshold 0 is not a whole number from 1"):
         ada.learn.reflect(threshold=0)
+    observe(book, "The tide comes in.")
     with pytest.raises(BadInput, match="model 'gpt' is not a function"):
-        observe(book, "The tide comes in.")
         ada.learn.reflect(force=True, model="gpt")  # type: ignore[arg-type]
     assert "no threshold is set" in str(ada.learn.reflect())
     empty = book.run(run_id="empty").agent("ada").learn.reflect(force=True)
@@ -210,7 +221,9 @@ def test_a_private_reflection_is_its_authors_alone_on_every_path(book: Book, ada
         assert "agent.reflected" not in other.prompt("find the smuggler", max_chars=8_000)
         assert "What ada has seen" not in str(other.digest("captain smuggler"))
         assert made.id not in [event.id for event in other.watch(after=0, timeout=0)]
-        assert other.learn.reflection_due(threshold=1).count == 2  # the start and the world: hers does not count
+        assert (
+            other.learn.reflection_due(threshold=1).count == 2
+        )  # the start and the world: hers does not count
     for other in (ben, cat):
         assert made.id not in other.learn.reflect(force=True).sources
     assert made.id in [event.id for event in ada.events()]
@@ -224,7 +237,9 @@ def test_a_private_reflection_is_its_authors_alone_on_every_path(book: Book, ada
 
 @pytest.mark.spec("L8", "L10", "6.4")
 def test_labels_flow_into_a_reflection_and_erasing_a_source_erases_it(book: Book, ada: Turn) -> None:
-    first = observe(book, "A bottle with a letter drifts by.", labels={"trust": "low", "sensitivity": "private"})
+    first = observe(
+        book, "A bottle with a letter drifts by.", labels={"trust": "low", "sensitivity": "private"}
+    )
     secret = observe(book, "The letter names the thief.", actor="ada", labels={"sensitivity": "sensitive"})
     later = observe(book, "A seal follows the boat.", actor="ada")
     observe(book, "The thief is aboard.", labels={"sensitivity": "sensitive"})  # she may not even know of it
@@ -286,9 +301,15 @@ def test_a_model_says_it_better_and_cites_what_it_rests_on(
         (f"Sure! Here it is: {json.dumps(GOOD)} I hope it helps.", "JSON is malformed"),
         ('{"beliefs": []}', "length >= 1"),
         ('{"beliefs": [{"text": "It is late", "events": []}]}', "length >= 1"),
-        ('{"beliefs": [{"text": "It is late", "events": [9]}]}', "cites the event 9, which the model was not given"),
+        (
+            '{"beliefs": [{"text": "It is late", "events": [9]}]}',
+            "cites the event 9, which the model was not given",
+        ),
         ('{"beliefs": [{"text": "It is late", "events": [1], "trust": "high"}]}', "unknown field `trust`"),
-        ('{"beliefs": [{"text": "Hi", "events": [1]}], "labels": {"trust": "high"}}', "unknown field `labels`"),
+        (
+            '{"beliefs": [{"text": "Hi", "events": [1]}], "labels": {"trust": "high"}}',
+            "unknown field `labels`",
+        ),
         ('{"beliefs": [{"text": "  ", "events": [1]}]}', "says nothing"),
         (json.dumps({"beliefs": [{"text": "x" * 501, "events": [1]}]}), "length <= 500"),
         ("x" * 20_001, "at most 20,000 are read"),
