@@ -233,8 +233,8 @@ def learn_everything(book: Book) -> None:
         model=lambda _prompt: '{"facts": [{"text": "Days are long in the house.", "lines": [1]}]}'
     )
     with book.run(run_id="learning") as run, run.agent("ada") as me:
-        me.record("world.observed", payload={"text": "The lift has stopped."})
-        me.learn.reflect(force=True)
+        me.record("fault.noted", payload={"text": "The lift has stopped."})
+        me.learn.reflect(private=True, force=True)
 
 
 class Truth:

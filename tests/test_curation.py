@@ -19,7 +19,6 @@ from commonplace.models import endpoint
 from commonplace.recall.long_term import long_term_page
 from commonplace.workflow.model import Curation
 from tests.models import ModelServer
-from tests.shells import Cli
 
 WARM = "The cache must be warmed before every release."
 OTHER = "Lena brings her dog to the office on Fridays."
@@ -391,23 +390,3 @@ def test_a_curation_that_finds_nothing_counts_for_its_day(book: Book, ada: Actor
     assert scheduled_curation(ada._session, daily, now) is None
     book.rebuild()
     assert scheduled_curation(ada._session, daily, now) is None
-
-
-# in the shell
-
-
-@pytest.mark.spec("7.2", "6.5")
-def test_curating_in_the_shell(cli: Cli, model_server: ModelServer) -> None:
-    cli("init")
-    cli("documents", "log", "- cache was cold, release slow\n- warmed the cache, release was fine")
-    model_server.says = answering({"text": "Warm the cache first.", "lines": [1, 2]})
-    model = ("--url", model_server.url, "--model", "m")
-    shown = cli("memory", "curate", "--dry-run", *model, "--json")
-    assert [(fact["outcome"], len(fact["citations"])) for fact in shown.json["found"]] == [("flagged", 2)]
-    assert cli("memory", "list", "--json").json["items"] == []
-    done = cli("memory", "curate", *model)
-    assert "  Warm the cache first." in done.out
-    assert "it is a proposal" in done.out
-    assert "2 lines of the last 7 days looked at, 1 fact found" in done.out
-    assert "curated 1 facts from the daily logs" in cli("log").out
-    assert "--url needs --model" in cli("memory", "curate", "--url", model_server.url).err

@@ -21,7 +21,6 @@ from commonplace.state.requests import Open
 from commonplace.workflow.agents import AgentTask
 from commonplace.workflow.load import load
 from tests.models import ModelServer
-from tests.shells import Cli
 from tests.workflows import agent_file, small, write
 
 
@@ -347,7 +346,7 @@ def test_a_slow_or_failing_server_is_told_and_the_text_is_made_without_it(
     assert "RuntimeError: out of tokens" in ada.learn.reflect(force=True, model=broken).fallback
 
 
-# in workflows and in the shell
+# in workflows
 
 
 @pytest.mark.spec("6.4", "7.6")
@@ -383,21 +382,3 @@ def test_an_agent_without_memory_does_not_reflect(book: Book) -> None:
     assert reflect_if_due(ada._session) is None
     with pytest.raises(NotEnabled, match="memory is switched off for 'ada'"):
         ada.learn.reflect(force=True)
-
-
-@pytest.mark.spec("7.2", "6.4")
-def test_reflecting_in_the_shell(cli: Cli, model_server: ModelServer) -> None:
-    cli("init")
-    for text in ("The harbour is closed.", "The storm goes on."):
-        cli("record", "world.observed", json.dumps({"text": text}), "--run", "voyage")
-    due = cli("learn", "reflection-due", "--run", "voyage", "--threshold", 2, "--as", "ada", "--json")
-    assert (due.json["due"], due.json["count"]) == (True, 2)
-    made = cli("learn", "reflect", "--run", "voyage", "--threshold", 2, "--as", "ada")
-    assert "- world.observed by owner: The storm goes on." in made.out
-    assert "not due" in cli("learn", "reflect", "--run", "voyage", "--threshold", 2, "--as", "ada").out
-    model_server.says = lambda _prompt: json.dumps(GOOD)
-    model = ("--url", model_server.url, "--model", "m")
-    answer = cli("learn", "reflect", "--run", "voyage", "--force", "--as", "ada", *model, "--json")
-    assert (answer.json["text"], answer.json["by_model"]) == ("- The harbour stays closed", True)
-    assert "--model needs --url" in cli("learn", "reflect", "--run", "voyage", "--model", "m").err
-    assert "ada reflected: " in cli("log").out

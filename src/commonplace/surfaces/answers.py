@@ -721,7 +721,7 @@ RENDER: dict[str, Render] = {
     "Answer": _found, "Digest": _digest, "Prompt": _prompt, "Receipt": _receipt, "[Receipt]": _receipts,
     "Recollection": _recent, "Event": _event, "[Event]": _events_listed, "[RunInfo]": _runs, "Run": _forked,
     "[Difference]": _differences, "Merged": _merged, "Verification": _verification, "Rebuilt": _rebuilt,
-    "memory.export": _written, "thread.export": _written, "PurgeReport": _purged, "Rights": _sentences,
+    "memory.export": _written, "thread.export": _written, "PurgeReport": _purged, "Rights": _sentences, "ReflectionDue": _sentences,
     "Found": _mentions, "[FoundText]": _traces, "Migrated": _migrated,
     "NoneType": _granted, "Waiting": inbox,
     "access.audit": _audit, "WorkInfo": one_work, "[WorkInfo]": _works, "Task": one_task, "[Task]": tasks_table,

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..ledger.printing import number
 from .draw import clean, short
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "memory.recalled": lambda _event: "was shown what is remembered",
     "memory.checked": lambda event: f"checked {short(event['item'])} against its files",
     "memory.configured": lambda _event: "changed the settings of memory",
-    "memory.curated": lambda event: f"curated {len(event.payload.get('items') or ())} facts from the daily logs",
+    "memory.curated": lambda event: f"curated {number(len(event.payload.get('items') or ()), 'fact')} from the daily logs",
     "memory.core.set": lambda event: f"set up the core {event['id']}",
     "memory.logged": lambda event: f"logged: {event['text']}",
     "memory.noted": _noted,
