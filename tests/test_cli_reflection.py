@@ -72,7 +72,7 @@ def test_reflecting_and_curating_for_people(cli: Cli, model_server: ModelServer)
     assert "  Warm the cache first." in done
     assert done.splitlines()[-1] == "2 lines of the last 7 days looked at, 1 fact found"
     log = cli("log").out
-    assert "ada: reflected: What ada has seen" in log
+    assert "ada reflected: What ada has seen" in log
     assert "curated 1 fact from the daily logs" in log
     assert "--url needs --model" in cli("memory", "curate", "--url", model_server.url).err
     assert "--model needs --url" in cli("learn", "reflect", *about, "--model", "m").err

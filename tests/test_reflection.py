@@ -234,6 +234,50 @@ def test_a_private_reflection_is_its_authors_alone_on_every_path(book: Book, ada
     assert "smuggler" not in again.text
 
 
+@pytest.mark.spec("6.4", "4.3")
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["agent.thought", "agent.spoke", "world.observed", "tool.ran", "agent.reflected"]
+            ),
+            st.sampled_from(["ada", "ben"]),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=25,
+    ),
+    st.booleans(),
+)
+def test_a_reflection_derives_from_nothing_that_its_readers_may_not_see(
+    events: list[tuple[str, str, bool]], private: bool
+) -> None:
+    """A public one from what ben sees as well as ada; a private one from what ada sees. The same holds for a model."""
+    prompts: list[str] = []
+
+    def model(prompt: str) -> str:
+        prompts.append(prompt)
+        return "no"
+
+    with commonplace.open("memory:") as book:
+        run = book.run(run_id="r")
+        for place, (kind, actor, alone) in enumerate(events):
+            labels = {"audience": "author"} if alone else {}
+            payload = {"text": f"word{place:03d} is said"}
+            book.record(kind, actor=actor, run_id="r", payload=payload, labels=labels)
+        made = run.agent("ada").learn.reflect(private=private, force=True, model=model)
+        reader = run.agent("ada") if private else run.agent("ben")
+        allowed = {event.id: event for event in reader.events()}
+        assert {*made.sources} <= allowed.keys()
+        texts = {event.payload.get("text", "") for event in allowed.values()}
+        for place in range(len(events)):
+            if f"word{place:03d} is said" not in texts:
+                assert f"word{place:03d}" not in made.text + "".join(prompts)
+        if made.id is not None:
+            assert (made.id in {event.id for event in run.agent("ben").events()}) is not private
+
+
 @pytest.mark.spec("L8", "L10", "6.4")
 def test_labels_flow_into_a_reflection_and_erasing_a_source_erases_it(book: Book, ada: Turn) -> None:
     first = observe(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from difflib import unified_diff
 from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 
@@ -22,6 +22,7 @@ from ..documents.verbs import Documents
 from ..errors import ModelFailed
 from ..index.words import jaccard, tokens
 from ..ledger.checks import to_us
+from ..ledger.events import A_DAY
 from ..ledger.labels import strictness
 from ..ledger.printing import LeftOut, number
 from ..models import Model, answer_of, decoded
@@ -155,7 +156,7 @@ def curated(
     session.check_may_act("curate")
     session.check_enabled("memory.write", "long_term")
     now_us = session.ledger.moment(now)
-    lines = list(_logged(session, days, now or datetime.now(UTC)))
+    lines = list(_logged(session, day_of(now_us - (days - 1) * A_DAY)))
     found, left_out, fallback = list[Recurrence](), list[LeftOut](), ""
     if model is not None:
         try:
@@ -185,9 +186,9 @@ def curated(
     return Curated(days, len(lines), facts, diff, tuple(left_out), by_model, fallback, dry_run)
 
 
-def _logged(session: Session, days: int, now: datetime) -> Iterator[LoggedLine]:
-    """The lines of the logs of the last days that say something."""
-    documents, first = Documents(session), f"{now - timedelta(days=days - 1):%Y-%m-%d}"
+def _logged(session: Session, first: str) -> Iterator[LoggedLine]:
+    """The lines of the logs from a day on that say something."""
+    documents = Documents(session)
     for day in (day for day in documents.days() if day >= first):
         for entry in documents.get(log_path(day)):
             run = f", run {entry.run}" if entry.run else ""

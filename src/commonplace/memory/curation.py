@@ -95,6 +95,7 @@ class CurateDecision(msgspec.Struct, frozen=True):
 
     results: tuple[RememberResult, ...]
     items: tuple[Item, ...]
+    dry_run: bool = False
 
 
 class _Tried(Exception):
@@ -131,13 +132,16 @@ def _decide(overlay: Overlay, request: Curate) -> CurateDecision | Denied:
             item = None if id is None else viewer.item(id)
             if item is not None:
                 touched[item.id] = viewer.shown(item)
-    decision = CurateDecision(tuple(results), tuple(touched.values()))
+    decision = CurateDecision(tuple(results), tuple(touched.values()), request.dry_run)
     if request.dry_run:
         raise _Tried(decision)
     if taken or last_curated_day(overlay) != day_of(overlay.now):
-        labels = {"sensitivity": "private", "audience": "team"}
+        # For its author and the owner: it names items and log entries that others may not know of.
         payload = {"days": request.days, "items": taken}
-        overlay.emit(draft(CURATED, actor=request.by, payload=payload, run_id=request.run, labels=labels))
+        mark = draft(
+            CURATED, actor=request.by, payload=payload, run_id=request.run, labels={"sensitivity": "private"}
+        )
+        overlay.emit(mark)
     return decision
 
 

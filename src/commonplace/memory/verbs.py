@@ -337,10 +337,9 @@ class Memory:
         items are derived from the logs: as sensitive as they are, and erased with them. Doing it again changes nothing,
         and does not bring back what was forgotten.
 
-        `days` is how many days to look back. `dry_run` is whether only to show what would be done. `model` is a
-        function that takes a prompt and returns text, such as `commonplace.models.endpoint(…)`; it is given no
-        sensitive lines, what it draws from one run or day alone waits in the inbox, and if it answers badly, what
-        recurs is taken."""
+        `days` is how many days to look back. `model` is a function that takes a prompt and returns text, such as
+        `commonplace.models.endpoint(…)`; it is given no sensitive lines, what it draws from one run or day alone waits
+        in the inbox, and if it answers badly, what recurs is taken."""
         from .curate import curated
 
         if type(days) is not int or not 1 <= days <= 365:

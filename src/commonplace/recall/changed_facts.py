@@ -101,7 +101,7 @@ def _visible_cause(overlay: Overlay, fact: ChangedFact) -> str:
 def after_write(session: Session, command: str, answer: object) -> None:
     """Follow up a command that changed items: tell the actors that relied on them, and check what a new item says of
     files and commands, so that it is known when it changes."""
-    if command not in CHANGING_ITEMS:
+    if command not in CHANGING_ITEMS or (isinstance(answer, CurateDecision) and answer.dry_run):
         return
     session.services.fact_watch.look_after_write()
     if isinstance(answer, CurateDecision):

@@ -21,9 +21,8 @@ def curate(
     """Take stable facts from the daily logs into long-term memory, each citing its lines: what recurs, or with a model
     what that proposes. Shows what changes in MEMORY.md as a diff.
 
-    `days` is how many days to look back. `dry_run` is whether only to show what would be done. `url` is the address of
-    a server that answers as OpenAI's does, such as http://localhost:11434/v1. `model` is the name of the model there.
-    `seconds` is how long it has for an answer."""
+    `days` is how many days to look back. `url` is the address of a server that answers as OpenAI's does, such as
+    http://localhost:11434/v1. `model` is the name of the model there. `seconds` is how long it has for an answer."""
     asked = model_at(url, model, seconds)
     curated = shell.acting(mirrored=not dry_run).memory.curate(days, dry_run=dry_run, model=asked)
     return Output(data_of(curated), page(str(curated)))

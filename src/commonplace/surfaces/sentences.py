@@ -161,6 +161,10 @@ def _shown_items(event: _Payload) -> str:
     return f"was shown {len(items)} items" + (f" for “{query}”" if query else "")
 
 
+def _curated(event: _Payload) -> str:
+    return f"curated {number(len(event.payload.get('items') or ()), 'fact')} from the daily logs"
+
+
 SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "agent.spoke": lambda event: f"said: {event['text']}" if event["text"] else "",
     "agent.reflected": lambda event: f"reflected: {event['text']}" if event["text"] else "",
@@ -178,7 +182,7 @@ SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "memory.recalled": lambda _event: "was shown what is remembered",
     "memory.checked": lambda event: f"checked {short(event['item'])} against its files",
     "memory.configured": lambda _event: "changed the settings of memory",
-    "memory.curated": lambda event: f"curated {number(len(event.payload.get('items') or ()), 'fact')} from the daily logs",
+    "memory.curated": _curated,
     "memory.core.set": lambda event: f"set up the core {event['id']}",
     "memory.logged": lambda event: f"logged: {event['text']}",
     "memory.noted": _noted,
