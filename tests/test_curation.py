@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +18,10 @@ from commonplace import Actor, BadInput, Book, Denied
 from commonplace.memory.curate import scheduled_curation
 from commonplace.models import endpoint
 from commonplace.recall.long_term import long_term_page
-from commonplace.workflow.model import Curation
+from commonplace.workflow.load import examine, load
+from commonplace.workflow.model import WORKFLOW_FILE, Curation
 from tests.models import ModelServer
+from tests.workflows import agent_file, changed, small, write
 
 WARM = "The cache must be warmed before every release."
 OTHER = "Lena brings her dog to the office on Fridays."
@@ -390,3 +393,18 @@ def test_a_curation_that_finds_nothing_counts_for_its_day(book: Book, ada: Actor
     assert scheduled_curation(ada._session, daily, now) is None
     book.rebuild()
     assert scheduled_curation(ada._session, daily, now) is None
+
+
+@pytest.mark.spec("6.5", "6.4", "7.6")
+def test_a_workflows_file_says_when(tmp_path: Path) -> None:
+    files = small("ada")
+    for section in (
+        {"curation": {"enabled": True, "schedule": "manual", "days": 2}},
+        {"long_term": {"auto_curate": True, "curate_interval": "manual"}, "curation": {"days": 2}},
+    ):
+        workflow = load(write(tmp_path, changed(files, WORKFLOW_FILE, "memory", section)))
+        assert workflow.memory.curation == Curation(enabled=True, schedule="manual", days=2)
+    write(tmp_path, changed(files, agent_file("ada"), "memory", {"reflection_threshold": 0}))
+    _, problems = examine(tmp_path)
+    (problem,) = [problem for problem in problems if problem.level == "error"]
+    assert (problem.path, "a whole number from 1" in problem.message) == ("memory.reflection_threshold", True)
