@@ -229,6 +229,7 @@ def talk_of_everything(book: Book) -> None:
     thread.context("the fourth floor")
     book.as_actor("ada").learn.compact(thread="the lift")
     delegate_everything(book)
+    learn_everything(book)
 
 
 def delegate_everything(book: Book) -> None:
@@ -239,6 +240,16 @@ def delegate_everything(book: Book) -> None:
     turn.learn.register_tool("lift.call", {"button": "up"})
     book.ledger.submit("delegations.plan", RecordPlan(run.id, 1, "ada", {"decision": "COMPLETE"}))
     book.ledger.submit("delegations.digest", Digested(run.id, ContextDigest(goal="up", run_id=run.id)))
+
+
+def learn_everything(book: Book) -> None:
+    """Touch every view of learning."""
+    book.memory.curate(
+        model=lambda _prompt: '{"facts": [{"text": "Days are long in the house.", "lines": [1]}]}'
+    )
+    with book.run(run_id="learning") as run, run.agent("ada") as me:
+        me.record("fault.noted", payload={"text": "The lift has stopped."})
+        me.learn.reflect(private=True, force=True)
 
 
 class Truth:
@@ -291,7 +302,9 @@ class Truth:
         wrong += [
             f"nobody sent {id}"
             for id in events
-            if id not in told and events[id].kind.partition(".")[0] not in OURS
+            if id not in told
+            and events[id].kind.partition(".")[0] not in OURS
+            and events[id].kind != "agent.reflected"  # the book writes it for an agent
         ]
         runs = {run.id: run.first for run in book.runs.list()}
         first: dict[str, int] = {}

@@ -296,8 +296,9 @@ def test_what_recurs_in_the_logs_is_curated_with_its_lines_cited(book: Book) -> 
     tools = Tools(book)
     first = tools.call("memory.curate", {"days": 7, "dry_run": True})["data"]
     assert [(one["text"], one["outcome"]) for one in first["found"]] == [
-        ("the cache must be warmed before every release", "proposed")
+        ("the cache must be warmed before every release", "stored")
     ]
+    assert first["diff"].splitlines()[-1] == "+- the cache must be warmed before every release"
     assert book.memory.list() == []
     done = tools.call("memory.curate", {})["data"]["found"]
     (item,) = book.memory.list()

@@ -5,14 +5,16 @@
     model = endpoint("http://localhost:11434/v1", "llama3.2")
     book.thread("support-17").learn(model)
 
-commonplace needs no model. Where one helps (`thread.learn`, `thread.summary`), what it answers is checked, and recorded
-as an event before anything is derived from it.
+commonplace needs no model. Where one helps (`thread.learn`, `thread.summary`, `learn.reflect`, `memory.curate`), what
+it answers is checked, and recorded as an event before anything is derived from it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -25,6 +27,10 @@ Model = Callable[[str], str]
 KEY = "COMMONPLACE_MODEL_KEY"
 LARGEST = 1 << 22
 """How many bytes an answer may have."""
+
+T = TypeVar("T")
+
+_FENCE = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", re.S)
 
 
 class _Said(msgspec.Struct):
@@ -92,3 +98,15 @@ def answer_of(model: Model, prompt: str, longest: int) -> str:
     if len(answer) > longest:
         raise ModelFailed(f"the model answered with {len(answer):,} characters; at most {longest:,} are read")
     return answer
+
+
+def decoded(answer: str, kind: type[T]) -> T:
+    """A model's answer in JSON as what it was asked for; it may stand in a block of code. Raises ModelFailed that says
+    what is wrong with it."""
+    fenced = _FENCE.fullmatch(answer)
+    try:
+        return msgspec.json.decode(fenced[1] if fenced else answer, type=kind)
+    except msgspec.MsgspecError as error:
+        raise ModelFailed(
+            f"the model's answer is not what it was asked for: {error}. Nothing of it was kept"
+        ) from error

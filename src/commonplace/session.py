@@ -43,7 +43,7 @@ WRITES = {
     "memory.remember": "long_term", "memory.remember_many": "long_term",
     "memory.resolve": "long_term", "memory.patch": "long_term",
     "memory.mark": "long_term", "memory.forget": "long_term", "memory.summarize": "long_term",
-    "memory.core": "long_term",
+    "memory.core": "long_term", "memory.curate": "long_term",
 }  # fmt: skip
 """The tier that a command writes to; other commands are about memory as a whole."""
 

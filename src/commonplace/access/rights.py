@@ -45,6 +45,9 @@ WORKING = ("task.", "work.")
 THREAD = "thread."
 """How the kinds of conversations begin."""
 
+AUTHOR = "author"
+"""The audience of an event that nobody sees but its author and the owner, whatever its kind."""
+
 LIMITED_SCOPES = ("", "scopes")
 """The row of rights that says that somebody was once granted scopes. Without it there is nothing to check."""
 
@@ -318,7 +321,8 @@ def labels_allow(rights: Rights, event: Event, labels: Labels) -> bool:
 
 def may_see_of(rights: Rights, author: str, kind: str, labels: Labels) -> bool:
     """The same for whatever has an author, a kind and labels: an event, or an item of memory. Visible is what lies in a
-    scope that is read, and is one's own, shared or of a public kind, within the ceiling and an open tier."""
+    scope that is read, and is one's own, shared or of a public kind, within the ceiling and an open tier. What is
+    labelled as its author's is nobody else's, of a public kind or not."""
     if not rights.in_scope(labels.get(SCOPE, "")):
         return False
     if rights.owner:
@@ -327,6 +331,8 @@ def may_see_of(rights: Rights, author: str, kind: str, labels: Labels) -> bool:
         return False
     if author == rights.actor:
         return True
+    if labels.get("audience") == AUTHOR:
+        return False
     if kind not in PUBLIC_KINDS and not _shared(kind, labels) and not _matches(kind, rights.sees):
         return False
     sensitivity = labels.get("sensitivity", "public")

@@ -14,6 +14,8 @@ class Who(msgspec.Struct, frozen=True):
     sensitivity: str
     tier: str
     core: str = ""
+    own: bool = False
+    """Nobody finds it but its author and the owner, whatever its kind."""
 
 
 class Doc(msgspec.Struct, frozen=True):

@@ -34,7 +34,7 @@ from ..state.requests import FAILED, FINISHED, SKIPPED
 from ..state.rows import opened_run, steps_of
 from ..verbs import RunId
 from .context_digest import confidence_of
-from .delegations import Curated, delegation_of, digests, plans, tools
+from .delegations import RecordCuration, delegation_of, digests, plans, tools
 from .plans import Assignment, decision_of
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def curated_safely(session: Session, run_id: str) -> CuratorReport:
     except Exception as error:  # noqa: BLE001  whatever it is, it is reported, and the run ends as it would have
         report = CuratorReport(run_id, "", errors=(f"{type(error).__name__}: {error}",))
     try:
-        session.write("delegations.curated", Curated(run_id, msgspec.to_builtins(report)))
+        session.write("delegations.curated", RecordCuration(run_id, msgspec.to_builtins(report)))
     except CommonplaceError as error:
         report = msgspec.structs.replace(
             report, errors=(*report.errors, f"it could not be recorded: {error}")

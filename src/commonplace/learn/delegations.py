@@ -79,7 +79,7 @@ class Register(msgspec.Struct, frozen=True):
     spec: dict[str, Any]
 
 
-class Curated(msgspec.Struct, frozen=True):
+class RecordCuration(msgspec.Struct, frozen=True):
     """Record what the curator took over from a run."""
 
     run: str
@@ -147,7 +147,7 @@ def decide_register(overlay: Overlay, request: Register) -> None:
         overlay.emit(draft(REGISTERED, actor=RUNTIME, payload=payload, run_id=request.run))
 
 
-def decide_curated(overlay: Overlay, request: Curated) -> None:
+def decide_curated(overlay: Overlay, request: RecordCuration) -> None:
     overlay.emit(draft(CURATED, actor=RUNTIME, payload=request.report, run_id=request.run))
 
 

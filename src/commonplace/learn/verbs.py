@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from ..verbs import method, namespace
 from .board import ContextDigests, RunBoard, register_tool
-from .curator import curate_run, prior_runs
-from ..verbs import method
 from .compaction import compact
+from .curator import curate_run, prior_runs
+from .reflection import reflect, reflection_due
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -27,3 +27,5 @@ class Learn:
     curate_run = method(curate_run)
     prior_runs = method(prior_runs)
     compact = method(compact)
+    reflect = method(reflect)
+    reflection_due = method(reflection_due)

@@ -8,7 +8,8 @@ standing, changes, forgetting which facts stand; what happens to items afterward
 filters, listing, history     choosing items, listing them page by page, and all that happened to one
 reading, viewer, visibility   who may see an item, a document, an event of memory
 cores, settings, portions     collections with rules of their own; how the book's memory is kept
-tidy, curate, suggestions     keeping it small, taking in what recurs, what could be improved
+tidy, suggestions             keeping it small, what could be improved
+curate, curation              taking in what recurs in the logs; what is decided about it under the lock
 markdown, pages, places       items as markdown, the pages of the mirror, their names
 showing                       what was shown to whom
 imports                       the memories of other tools

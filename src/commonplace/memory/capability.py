@@ -15,6 +15,7 @@ from ..ledger.views import Capability, Kind, View
 from .changes import decide_mark, decide_patch, decide_resolve
 from .claims import key_form
 from .cores import CORE_SET, decide_core
+from .curation import CURATED, CURATION_VIEWS, decide_curate
 from .forgetting import decide_forget, decide_memory_erase, decide_summarize
 from .items import CONTENT
 from .judging import decide_remember, decide_remember_many
@@ -296,6 +297,7 @@ MEMORY = Capability(
         Kind(RECALLED, residue=lambda payload: payload),
         Kind(CONFIGURED, residue=lambda payload: payload),
         Kind(CORE_SET, residue=_core_without_words),
+        Kind(CURATED, residue=lambda payload: payload),
     ),
     commands={
         "memory.remember": decide_remember,
@@ -310,6 +312,7 @@ MEMORY = Capability(
         "memory.core": decide_core,
         "memory.summarize": decide_summarize,
         "memory.erase": decide_memory_erase,
+        "memory.curate": decide_curate,
     },
     views=(
         View("memory.items", 1, touched, _fold_item, kinds=CHANGING),
@@ -328,5 +331,6 @@ MEMORY = Capability(
         View("memory.heard", 2, _heard, _fold_heard, kinds=frozenset({RECALLED, RECEIPT}), insert_only=True),
         View("memory.settings", 1, lambda _: [("",)], _payload, kinds=frozenset({CONFIGURED})),
         View("memory.cores", 1, _cores, _fold_core, kinds=frozenset({CORE_SET})),
+        *CURATION_VIEWS,
     ),
 )  # fmt: skip

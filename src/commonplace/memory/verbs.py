@@ -26,8 +26,10 @@ from ..ledger.checks import (
 )
 from ..ledger.encoding import encode_payload
 from ..ledger.scopes import written
+from ..models import Model
 from ..verbs import verb
 from .cores import DEEPEST, Core, LinkStep, SetCore, no_core, walked
+from .curation import Curated
 from .fields import check_one_of, check_tasks, checked, shape_of
 from .filters import FILTERS, check_known, item_filter
 from .history import ItemChange, history
@@ -329,16 +331,20 @@ class Memory:
             return [stone for stone in stones if actor in (OWNER, stone.agent)]
 
     @verb
-    def curate(self, days: int = 7, *, dry_run: bool = False) -> dict[str, Any]:
-        """Promote what recurs in the daily logs of the last `days` to long-term memory, citing its lines. The items are
-        derived from the logs: as sensitive as they are, and erased with them.
+    def curate(self, days: int = 7, *, dry_run: bool = False, model: Model | None = None) -> Curated:
+        """Take stable facts from the daily logs into long-term memory, each citing its lines: what recurs in different
+        runs or on different days, or what a model proposes. The answer shows what changes in MEMORY.md as a diff. The
+        items are derived from the logs: as sensitive as they are, and erased with them. Doing it again changes nothing,
+        and does not bring back what was forgotten.
 
-        `days` is how many days to look back."""
+        `days` is how many days to look back. `model` is a function that takes a prompt and returns text, such as
+        `commonplace.models.endpoint(…)`; it is given no sensitive lines, what it draws from one run or day alone waits
+        in the inbox, and if it answers badly, what recurs is taken."""
         from .curate import curated
 
         if type(days) is not int or not 1 <= days <= 365:
             raise BadInput(f"days {shown(days)} is not a whole number from 1 to 365")
-        return curated(self._session, days, dry_run)
+        return curated(self._session, days, dry_run=dry_run, model=model)
 
     @verb
     def import_(

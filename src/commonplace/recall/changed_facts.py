@@ -8,7 +8,7 @@ between a change and its look, and reading alone writes nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader
 from ..ledger.scopes import path_of, scope_of
 from ..memory.capability import CHANGING, ENDING, touched
+from ..memory.curation import CurateDecision
 from ..memory.reading import item_at, may_name, may_read
 from ..memory.requests import CREATED, RememberResult
 from ..memory.visibility import without_hidden
@@ -37,7 +38,7 @@ log = logging.getLogger("commonplace")
 CHANGED = "premise.changed"
 CHANGING_ITEMS = frozenset({
     "memory.remember", "memory.remember_many", "memory.resolve", "memory.patch", "memory.mark", "memory.forget",
-    "memory.summarize", "memory.erase",
+    "memory.summarize", "memory.erase", "memory.curate",
 })  # fmt: skip
 """The commands that can change what an item says, or end it."""
 
@@ -100,10 +101,13 @@ def _visible_cause(overlay: Overlay, fact: ChangedFact) -> str:
 def after_write(session: Session, command: str, answer: object) -> None:
     """Follow up a command that changed items: tell the actors that relied on them, and check what a new item says of
     files and commands, so that it is known when it changes."""
-    if command not in CHANGING_ITEMS:
+    if command not in CHANGING_ITEMS or (isinstance(answer, CurateDecision) and answer.dry_run):
         return
     session.services.fact_watch.look_after_write()
-    answers = answer if isinstance(answer, list) else [answer]
+    if isinstance(answer, CurateDecision):
+        answers: Sequence[object] = answer.results
+    else:
+        answers = answer if isinstance(answer, list) else [answer]
     ids = [kept.id for kept in answers if isinstance(kept, RememberResult) and kept.outcome == "stored"]
     if ids and session.services.repository:
         checks = Checks(session)

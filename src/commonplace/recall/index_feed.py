@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ..access.masking import SPARE, beginning
 from ..access.redact import TOKEN
+from ..access.rights import AUTHOR
 from ..documents.document import LOGGED, SESSIONS, WRITTEN, DocumentEntry, day_of, entries, log_path
 from ..index import Change, Doc, Erase, Put, RemovedDoc, Who
 from ..ledger.events import ERASED, Event, erased_by
@@ -180,7 +181,8 @@ def _spoken(event: Event, labels: Mapping[str, str]) -> Doc:
     """An event of a kind that anybody may record."""
     text = event_text(event.payload)
     level = {**event.labels, **labels}.get("sensitivity", "public")
-    who = Who(event.actor, event.kind, False, level, "episodic")
+    own = event.labels.get("audience") == AUTHOR
+    who = Who(event.actor, event.kind, False, level, "episodic", own=own)
     source = "the ledger" if event.run_id is None else f"run {event.run_id}"
     time_us = event.created_us if event.occurred_us is None else event.occurred_us
     said_in = event.session_id or event.run_id or ""

@@ -69,7 +69,7 @@ def window(
     `k` is how many events. `shown` is a text that shows some of them already."""
     check_text("shown", shown)
     with recalling(session.actor, "episodic") as attributes:
-        events = _visible_events(session, run_id, at, check_whole("k", k))
+        events = visible_events(session, run_id, at, check_whole("k", k))
         recollection = most_recent(events, _texts(events[-k:] if k else ()), k, shown)
         attributes |= {"memory.visible_count": len(recollection), "text": recollection.text}
     return recollection
@@ -95,7 +95,7 @@ def salient(
     check_text("query", query)
     check_text("shown", shown)
     with recalling(session.actor, "salience", **{"memory.top_k": check_whole("top_k", top_k)}) as attributes:
-        events = _visible_events(session, run_id, at)
+        events = visible_events(session, run_id, at)
         last_turn = max((event.turn for event in events), default=0)
         turn = last_turn if turn is None else check_whole("turn", turn, 2**53)
         with session.snapshot() as now:
@@ -206,7 +206,7 @@ def _relevance_by_index(
         return None, f"the index could not be asked, so relevance is judged by words: {error}"
 
 
-def _visible_events(session: Session, run_id: str | None, at: At, last: int | None = None) -> list[Event]:
+def visible_events(session: Session, run_id: str | None, at: At, last: int | None = None) -> list[Event]:
     """The events of a run that this actor may recall, its own and those of public kinds: all, or at least the last
     so many. Kinds that a capability owns are left out: they are the book's own records."""
     run = session.run if run_id is None else check_name("run_id", run_id)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..access.commands import deny, record_denial
-from ..access.rights import TIERS, Rights, may_see_of
+from ..access.rights import AUTHOR, TIERS, Rights, may_see_of
 from ..documents.document import check_day
 from ..errors import BadInput, shown
 from ..index.names import SIGNALS
@@ -409,7 +409,8 @@ def visible(rights: Collection[Rights]) -> Callable[[Who], bool]:
     anywhere = [replace(right, scopes=None) for right in rights]
 
     def allowed(who: Who) -> bool:
-        labels = {"sensitivity": who.sensitivity, "audience": "team" if who.shared else "self"}
+        audience = AUTHOR if who.own else "team" if who.shared else "self"
+        labels = {"sensitivity": who.sensitivity, "audience": audience}
         return all(
             right.tier(who.tier) != "none" and may_see_of(right, who.author, who.kind, labels)
             for right in anywhere

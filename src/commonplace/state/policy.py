@@ -63,6 +63,8 @@ class AgentMemory(msgspec.Struct, frozen=True):
     use_salience: bool = False
     salience_top_k: int = 8
     """How many of a run's events its prompt shows: the most recent ones, or the most salient."""
+    reflection_threshold: int | None = None
+    """It reflects after so many events that count for it; None: only when it is asked to."""
 
     @property
     def served(self) -> tuple[str, ...]:

@@ -265,15 +265,6 @@ def _steps(_shell: Shell, steps: Sequence[Any]) -> Human:
     return table(rows, "steps", "relation", "item", "text")
 
 
-def _curated(_shell: Shell, done: Any) -> Human:
-    for finding in done["found"]:
-        yield from lines(
-            f"+ {finding['text']}  [{finding['outcome']}]",
-            *(f"    {cited}" for cited in finding["citations"]),
-        )
-    yield from lines(f"{done['lines']} lines looked at, {len(done['found'])} of them recur")
-
-
 def _upkeep(_shell: Shell, done: Any) -> Human:
     for chore in done.chores:
         yield from lines(f"{chore.act}: {chore.why}", *(f"    {short(name)}" for name in chore.names))
@@ -726,12 +717,12 @@ RENDER: dict[str, Render] = {
     "[Item]": _items, "ItemList": _list, "[ItemChange]": _history, "Item": _item, "memory.get": fields,
     "memory.disputes": _compared, "RememberResult": _kept, "[RememberResult]": kept_many,
     "[Tombstone]": _tombstones, "[Core]": _cores, "[Suggestion]": _suggestions, "[LinkStep]": _steps,
-    "memory.curate": _curated, "Upkeep": _upkeep, "str": _text, "documents.task": _pages, "documents.day": _entries,
+    "Upkeep": _upkeep, "str": _text, "documents.task": _pages, "documents.day": _entries,
     "Answer": _found, "Digest": _digest, "Prompt": _prompt, "Receipt": _receipt, "[Receipt]": _receipts,
     "Recollection": _recent, "Event": _event, "[Event]": _events_listed, "[RunInfo]": _runs, "Run": _forked,
     "[Difference]": _differences, "Merged": _merged, "Verification": _verification, "Rebuilt": _rebuilt,
     "memory.export": _written, "thread.export": _written, "PurgeReport": _purged, "Rights": _sentences,
-    "Found": _mentions, "[FoundText]": _traces, "Migrated": _migrated,
+    "ReflectionDue": _sentences, "Found": _mentions, "[FoundText]": _traces, "Migrated": _migrated,
     "NoneType": _granted, "Waiting": inbox,
     "access.audit": _audit, "WorkInfo": one_work, "[WorkInfo]": _works, "Task": one_task, "[Task]": tasks_table,
     "task.info": fields, "Context": _context, "ThreadContext": _thread_context, "Messages": _messages,

@@ -70,7 +70,7 @@ GROUPS = {
         "What is remembered: items, disputes, cores, upkeep.",
         ("memory",),
         {"memory.get": "show", "memory.import_": None, "memory.repository_fact": "fact", "memory.add_many": None},
-        {"add-many": "book:add_many"},
+        {"add-many": "book:add_many", "curate": "learning:curate"},
     ),
     "documents": Group(
         "Notes, sessions, tasks' folders, daily logs.",
@@ -82,6 +82,7 @@ GROUPS = {
         "What one run learns for the next.",
         ("learn",),
         {"learn.board.post": None, "learn.board.read": None, "learn.digests.fetch": None, "learn.register_tool": None},
+        {"reflect": "learning:reflect"},
     ),
     "mirror": Group(
         "The memory as markdown that people edit.",

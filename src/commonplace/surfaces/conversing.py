@@ -37,7 +37,7 @@ def summary(
     `thread` is the name of the conversation. `url` is the address of a server that answers as OpenAI's does, such as
     http://localhost:11434/v1. `model` is the name of the model there. `seconds` is how long it has for an
     answer."""
-    made = shell.acting().thread(thread).summary(None if url is None else _model(url, model, seconds))
+    made = shell.acting().thread(thread).summary(model_at(url, model, seconds))
     return Output(
         {} if made is None else data_of(made), lines("there is no summary yet" if made is None else made.text)
     )
@@ -49,11 +49,17 @@ def learn(shell: Shell, thread: str, *, url: str, model: str, seconds: float = 6
     `thread` is the name of the conversation. `url` is the address of a server that answers as OpenAI's does, such as
     http://localhost:11434/v1. `model` is the name of the model there. `seconds` is how long it has for an
     answer."""
-    learned = shell.acting().thread(thread).learn(_model(url, model, seconds))
+    learned = shell.acting().thread(thread).learn(endpoint(url, model, timeout=seconds))
     return Output(data_of(learned), lines(str(learned)))
 
 
-def _model(url: str, model: str | None, seconds: float) -> Model:
-    if model is None:
-        raise BadInput("--url needs --model: the name of the model there")
+def model_at(url: str | None, model: str | None, seconds: float) -> Model | None:
+    """The model that a command was told to ask, if it was."""
+    if url is None and model is None:
+        return None
+    if url is None or model is None:
+        missing, what = (
+            ("--model", "the name of the model there") if model is None else ("--url", "its server")
+        )
+        raise BadInput(f"{'--url' if model is None else '--model'} needs {missing}: {what}")
     return endpoint(url, model, timeout=seconds)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..ledger.printing import number
 from .draw import clean, short
 
 if TYPE_CHECKING:
@@ -160,8 +161,13 @@ def _shown_items(event: _Payload) -> str:
     return f"was shown {len(items)} items" + (f" for “{query}”" if query else "")
 
 
+def _curated(event: _Payload) -> str:
+    return f"curated {number(len(event.payload.get('items') or ()), 'fact')} from the daily logs"
+
+
 SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "agent.spoke": lambda event: f"said: {event['text']}" if event["text"] else "",
+    "agent.reflected": lambda event: f"reflected: {event['text']}" if event["text"] else "",
     "agent.thought": lambda event: f"thought: {event['text']}" if event["text"] else "",
     "scope.named": lambda event: f"named the scope {'/'.join(event.payload.get('path', ()))}",
     "delegation.posted": lambda event: f"posted {event['topic']} for {event['worker']}: {event['payload']}",
@@ -183,6 +189,7 @@ SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "memory.recalled": lambda _event: "was shown what is remembered",
     "memory.checked": lambda event: f"checked {short(event['item'])} against its files",
     "memory.configured": lambda _event: "changed the settings of memory",
+    "memory.curated": _curated,
     "memory.core.set": lambda event: f"set up the core {event['id']}",
     "memory.logged": lambda event: f"logged: {event['text']}",
     "memory.noted": _noted,

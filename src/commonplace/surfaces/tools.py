@@ -71,7 +71,8 @@ def _search(me: Participant, **arguments: Any) -> dict[str, Any]:
 
 
 def _curate(me: Participant, **arguments: Any) -> dict[str, Any]:
-    return me.memory.curate(**arguments)
+    curated: dict[str, Any] = msgspec.to_builtins(me.memory.curate(**arguments))
+    return curated
 
 
 def _post(me: Participant, topic: str, payload: dict[str, Any]) -> dict[str, Any]:
@@ -102,14 +103,15 @@ def tools() -> dict[str, Verb]:
     """Every tool by its name."""
     search, curate = verb_at("search"), verb_at("memory.curate")
     chosen = tuple(parameter for parameter in search.parameters if parameter.name in SEARCHED_BY)
+    as_data = tuple(parameter for parameter in curate.parameters if parameter.is_data)
     return {
         "memory.read": verb_of(("memory", "read"), _read),
         "memory.write": verb_of(("memory", "write"), _write),
         "memory.search": search._replace(path=("memory", "search"), function=_search, parameters=chosen),
-        "memory.curate": curate._replace(function=_curate),
         "board.post": verb_of(("board", "post"), _post),
         "board.read": verb_of(("board", "read"), _board),
         "digest.fetch": verb_of(("digest", "fetch"), _fetch),
+        "memory.curate": curate._replace(function=_curate, parameters=as_data),
     }
 
 

@@ -7,7 +7,6 @@ are items that are held until a person decides, and derive from the messages tha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,7 +17,7 @@ from ..errors import ModelFailed
 from ..ledger.printing import Readable, number
 from ..memory.remember import Asked, checked_content, judge
 from ..memory.requests import Remember, RememberResult
-from ..models import Model, answer_of
+from ..models import Model, answer_of, decoded
 from ..recall.escaping import as_data, as_name, block, mark_of
 from .capability import LearnFrom
 from .messages import Message
@@ -48,8 +47,6 @@ no instruction in it.
 """
 
 BEFORE = "It continues this summary of what came before, which the new summary has to include:\n"
-
-_FENCE = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", re.S)
 
 
 class Proposal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,13 +117,7 @@ def summary_of(model: Model, messages: Sequence[Message], before: str) -> str:
 def proposals_of(model: Model, messages: Sequence[Message]) -> tuple[Proposal, ...]:
     """What a model proposes to remember from messages. Raises ModelFailed that says what is wrong with its answer."""
     answer = answer_of(model, f"{LEARN}\n{turns_as_data(messages)}", LONGEST_ANSWER)
-    fenced = _FENCE.fullmatch(answer)
-    try:
-        proposals = msgspec.json.decode(fenced[1] if fenced else answer, type=Proposals).proposals
-    except msgspec.MsgspecError as error:
-        raise ModelFailed(
-            f"the model's answer is not what it was asked for: {error}. Nothing was kept"
-        ) from error
+    proposals = decoded(answer, Proposals).proposals
     numbers = {message.number for message in messages}
     for place, proposal in enumerate(proposals):
         if unknown := sorted({*proposal.messages} - numbers):

@@ -501,6 +501,7 @@ def _memory_policy(own: model.AgentMemorySettings, all: model.MemorySettings) ->
         window=own.window,
         use_salience=own.use_salience,
         salience_top_k=own.salience_top_k,
+        reflection_threshold=own.reflection_threshold,
     )
 
 

@@ -193,13 +193,14 @@ class AgentMemorySettings(msgspec.Struct, frozen=True):
     window: int = 8
     use_salience: bool = False
     salience_top_k: int = 8
+    reflection_threshold: Count | None = None
 
 
 class Curation(msgspec.Struct, frozen=True):
     """Whether, when and over how many days stable facts go from the daily logs into long-term memory."""
 
     enabled: bool = False
-    schedule: Literal["after_run", "daily"] = "after_run"
+    schedule: Literal["after_run", "daily", "manual"] = "after_run"
     days: int = 7
 
 

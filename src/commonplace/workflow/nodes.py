@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Mapping
@@ -13,8 +14,9 @@ from msgspec.structs import replace
 
 from ..access.masking import masked
 from ..access.rights import OWNER
-from ..errors import BadInput, Conflict, ContractViolation
+from ..errors import BadInput, CommonplaceError, Conflict, ContractViolation
 from ..event_verbs import record
+from ..learn.reflection import reflect_if_due
 from ..run import Run, Turn
 from ..runs import Runs
 from ..state.contract import violations
@@ -29,6 +31,8 @@ from .passing import Carried, gathered, inherited, passed_down, passed_up, task_
 
 if TYPE_CHECKING:
     from .runner import Runner
+
+log = logging.getLogger("commonplace")
 
 PERSON = "person"
 """The actor of what a person has answered."""
@@ -105,6 +109,7 @@ class NodeRun:
         while True:
             try:
                 self._once()
+                self._reflect()
                 return None
             except AgentFailed as failure:
                 if self.attempt >= retry.max_attempts or failure.reason not in retry.retryable:
@@ -143,6 +148,18 @@ class NodeRun:
                 self._finish(self._call())
         except REFUSALS as error:
             raise as_failure(error) from None
+
+    def _reflect(self) -> None:
+        """Let the agent reflect, if its file asks for it and it is due. The node has ended by then: what fails here is
+        told, and changes nothing."""
+        if self.runner.steps[self.node.id]["status"] != FINISHED:
+            return
+        try:
+            reflect_if_due(Turn(self.run, self.node.id)._session)
+        except CommonplaceError as error:
+            reason = masked(self.run.redacted(self.runner.hide(f"{self.node.id} could not reflect: {error}")))
+            log.warning("%s", reason)
+            self.runner.news(self.node.id, FINISHED, reason)
 
     @property
     def _iteration(self) -> int:

@@ -190,7 +190,7 @@ _OF_A_TIER: dict[str, Schema] = {
     **_each("max_tokens max_entries", _number("integer")),
     "retention_days": _number("integer", 0, 36_500),
     "max_size_kb": _number("number", 1, 1e6),
-    "curate_interval": _one_of("after_run", "daily"),
+    "curate_interval": _one_of("after_run", "daily", "manual"),
 }
 _OTHERS = {"retention": "retention_days", "inject_into_prompt": "inject", "type": "backend"}
 DAILY_LOG = _or(FLAG, "enabled", _also(_mapping(_OF_A_TIER), **_OTHERS))
