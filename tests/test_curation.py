@@ -18,6 +18,7 @@ from commonplace import Actor, BadInput, Book, Denied
 from commonplace.memory.curate import scheduled_curation
 from commonplace.models import endpoint
 from commonplace.recall.long_term import long_term_page
+from commonplace.workflow import runner
 from commonplace.workflow.load import examine, load
 from commonplace.workflow.model import WORKFLOW_FILE, Curation
 from tests.models import ModelServer
@@ -408,3 +409,43 @@ def test_a_workflows_file_says_when(tmp_path: Path) -> None:
     _, problems = examine(tmp_path)
     (problem,) = [problem for problem in problems if problem.level == "error"]
     assert (problem.path, "a whole number from 1" in problem.message) == ("memory.reflection_threshold", True)
+
+
+@pytest.mark.spec("6.5", "3.1")
+@pytest.mark.parametrize(
+    ("schedule", "times"), [("after_run", [0, 1, 1]), ("daily", [0, None, None]), ("manual", [None] * 3)]
+)
+def test_the_end_of_a_run_curates_as_the_file_says(
+    tmp_path: Path, schedule: str, times: list[int | None]
+) -> None:
+    files = changed(small("scout"), WORKFLOW_FILE, "memory.curation", {"enabled": True, "schedule": schedule})
+    answer = {"answer": "the north gate of the old town is open", "confidence": 1}
+    with commonplace.open("memory:") as book:
+        outcomes = [
+            book.runs.execute(write(tmp_path, files), agents={"scout": lambda _task: answer})
+            for _ in range(3)
+        ]
+        found = [None if outcome.curated is None else len(outcome.curated) for outcome in outcomes]
+        assert found == times
+        kept = [item.text for item in book.memory.list()]
+        assert kept == (["the north gate of the old town is open"] if schedule == "after_run" else [])
+
+
+@pytest.mark.spec("6.5", "L5")
+def test_a_curation_that_fails_is_told_and_fails_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_args: object) -> None:
+        raise RuntimeError("out of ink")
+
+    monkeypatch.setattr(runner, "scheduled_curation", broken)
+    news: list[str] = []
+    with commonplace.open("memory:") as book:
+        outcome = book.runs.execute(
+            write(tmp_path, small("scout")),
+            agents={"scout": lambda _task: {"answer": "a", "confidence": 1}},
+            tell=lambda each: news.append(f"{each.status} {each.detail}"),
+        )
+    assert (outcome.status, outcome.curated) == ("completed", None)
+    assert "curation failed RuntimeError: out of ink" in news
+    assert "were not curated" in caplog.text

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from ..files.safe import Folder
 from ..learn.board import board_entries
 from ..learn.curator import CuratorReport, curated_files, curated_items, curated_safely
 from ..ledger.printing import Readable
+from ..memory.curate import Curated, scheduled_curation
 from ..run import Run, Turn, file_name
 from ..runs import run as open_run
 from ..state.cells import State
@@ -73,6 +75,8 @@ class Outcome(Readable, msgspec.Struct, frozen=True):
     reason: str = ""
     curation: CuratorReport | None = None
     """What the curator has kept of a delegation for the next run."""
+    curated: Curated | None = None
+    """What was taken from the daily logs into long-term memory, if the workflow's file asks for it after a run."""
 
     @property
     def why(self) -> str:
@@ -143,6 +147,7 @@ class Runner:
             curation = self._curated()
             self.run.close(status, stopped or "")
             self.remove_board(self.run)
+        curated = self._curated_logs()
         nothing = not self.workflow.nodes and self.workflow.delegation is None
         reason = NO_GRAPH if nothing else self.run.redacted(stopped or "")
         errors = tuple(self.state().get("_errors", ()))
@@ -150,7 +155,9 @@ class Runner:
         if self.workflow.delegation is not None:
             steps = {name: step["status"] for name, step in self.run.steps().items() if "#" in name}
         self.news("", status)
-        return Outcome(self.run.id, status, steps, errors, time.monotonic() - began, reason, curation)
+        return Outcome(
+            self.run.id, status, steps, errors, time.monotonic() - began, reason, curation, curated
+        )
 
     def _to_be_tried_again(self, node: Node, reopened: bool) -> bool:
         """A node that has failed and should not have is done again when the run is resumed. One that may fail is
@@ -294,6 +301,18 @@ class Runner:
                     files[path] = after.encode()
             self._beside(self.run, files)
         return report
+
+    def _curated_logs(self) -> Curated | None:
+        """At the end of a run that is within no other one, curate the daily logs as the workflow's file says. The run
+        has ended by then: what fails here is told, and changes nothing."""
+        if self.run.depth:
+            return None
+        try:
+            return scheduled_curation(self.session, self.workflow.memory.curation, datetime.now(UTC))
+        except Exception as error:
+            log.exception("the daily logs were not curated")
+            self.news("", "curation failed", self.run.redacted(f"{type(error).__name__}: {error}"))
+            return None
 
     def function_of(
         self, name: str, delegation: Delegation, default: AgentFunction | None = None
