@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..verbs import method
+from .promotion import promote
+from .skills import patterns, propose_skills
+
 if TYPE_CHECKING:
     from ..session import Session
 
@@ -13,3 +17,7 @@ class Learn:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+
+    promote = method(promote)
+    patterns = method(patterns)
+    propose_skills = method(propose_skills)

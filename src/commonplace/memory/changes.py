@@ -20,7 +20,7 @@ from ..ledger.events import draft
 from ..ledger.labels import strictness
 from ..ledger.overlay import Overlay
 from .fields import check_validity, named, plain_name
-from .items import BESIDE, COMMON, CONTENT, SHAPES, Held, Item
+from .items import BESIDE, COMMON, CONTENT, SHAPES, Corroboration, Held, Item
 from .markdown import size
 from .reading import all_items, item_at, known_item, may_name, may_read, of_memory, words
 from .requests import UPDATED, MarkItems, Patch, Prove, Resolve
@@ -295,7 +295,11 @@ def decide_prove(overlay: Overlay, request: Prove) -> str | Denied:
     if item.held is None or item.status != "held" or item.held.why != "evidence":
         raise Conflict(f"item {item.id!r} is {item.status} and waits for no evidence")
     choice = Resolve(request.by, item.id, "create", request.why, request.run)
-    _settle(overlay, choice, _resolved(overlay, choice, item, item.held, []))
+    changes = _resolved(overlay, choice, item, item.held, [])
+    if request.by != item.agent:
+        added = Corroboration(request.by, overlay.position + 1, request.run)
+        changes[item.id]["corroborated"] = [*item.corroborated, added]
+    _settle(overlay, choice, changes)
     return item.id
 
 

@@ -141,8 +141,8 @@ def decide_preview(overlay: Overlay, request: Remember) -> Previewed | Denied:
     def tried(overlay: Overlay, request: Remember) -> None:
         before = overlay.position
         result = _judged(overlay, request, rights_of(overlay, request.by))
-        stored = result.position is not None and result.position > before
-        item = item_at(overlay, result.item_id) if stored and result.item_id is not None else None
+        new = result.outcome in ("stored", "flagged") and (result.position or 0) > before
+        item = item_at(overlay, result.item_id) if new and result.item_id is not None else None
         raise _Undone(Previewed(result, item))
 
     try:

@@ -370,7 +370,7 @@ class _Judging:
             content=content,
             secrets=secrets,
             labels=_labels(self._session, now, self._rights, content, asked),
-            echo_of=_echo(self._session, self._rights, content, self._heard[place]),
+            echo_of=_echo(self._session, self._rights, content, self._heard[place], request.parents),
             excluded=elsewhere if rule == "refuse" else "",
         )
         return Judged(request, elsewhere)
@@ -429,12 +429,16 @@ def _heard(
     return Heard([*items.values()], texts)
 
 
-def _echo(session: Session, rights: Rights, content: Mapping[str, Any], heard: Heard) -> str:
-    """Something that was shown to this actor that says all that this does."""
+def _echo(
+    session: Session, rights: Rights, content: Mapping[str, Any], heard: Heard, parents: Collection[str]
+) -> str:
+    """Something that was shown to this actor that says all that this does. A fact of the repository does not repeat the
+    items that it is derived from: they are promoted."""
     if not any(heard):
         return ""
     new = new_item(session.actor, content, session.ledger.moment())
-    items = comparable(rights, new, heard.items)
+    promoted = parents if content.get("repository") else ()
+    items = comparable(rights, new, [item for item in heard.items if item.id not in promoted])
     return echo_among(content, [*((item.id, texts_of(item)) for item in items), *heard.events])
 
 

@@ -89,7 +89,9 @@ class DigestTrial(Listing[WorseDigest], msgspec.Struct, frozen=True):
             return None
         items, digests = number(len(self.lost), "item"), number(len(self.worse), "recorded digest")
         why = f"it would push {items} out of {digests}"
-        return Held("evidence", self.lost, reason=why, receipts=tuple(digest.receipt for digest in self.worse))
+        return Held(
+            "evidence", self.lost, reason=why, receipts=tuple(digest.receipt for digest in self.worse)
+        )
 
 
 class RecordedDigest(NamedTuple):
@@ -236,9 +238,7 @@ def _search(scratch: Index, query: str, how: How, ids: Collection[str]) -> list[
     return scratch.search(query, allowed=lambda _who: True, ids=ids, how=how, limit=len(ids)).hits
 
 
-def _lost(
-    digest: RecordedDigest, item: Item, hits: dict[str, Hit], ends: Collection[str]
-) -> tuple[str, ...]:
+def _lost(digest: RecordedDigest, item: Item, hits: dict[str, Hit], ends: Collection[str]) -> tuple[str, ...]:
     """The items that bore on the request, stood whole in its digest and would not with the new item."""
     trace, place = digest.trace, _place(digest, item, hits)
     if place is None:
@@ -251,9 +251,7 @@ def _lost(
     before = _whole(trace.packed())
     bearing = BEARING * max((line.score for line in before), default=0.0)
     return tuple(
-        line.id
-        for line in before
-        if line.id not in kept and (line.score >= bearing or line.via not in FOUND)
+        line.id for line in before if line.id not in kept and (line.score >= bearing or line.via not in FOUND)
     )
 
 
@@ -275,6 +273,8 @@ def _place(digest: RecordedDigest, item: Item, hits: dict[str, Hit]) -> int | No
         return None
     found = [place for place, line in enumerate(lines) if line.via in FOUND or line.score > 0]
     scores = {place: hits[id].score for place in found if (id := _version(lines[place])) in hits}
-    rank = sum(score > new.score for score in scores.values())  # of those that fit equally well, the newer first
+    rank = sum(
+        score > new.score for score in scores.values()
+    )  # of those that fit equally well, the newer first
     ahead = [place for place in found if place in scores][rank:]
     return ahead[0] if ahead else found[-1] + 1 if found else len(lines)

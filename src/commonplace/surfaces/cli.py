@@ -78,7 +78,7 @@ GROUPS = {
         {"documents.day": "daily"},
         {"check-notes": "book:check_notes"},
     ),
-    "learn": Group("What one run learns for the next.", ("learn",)),
+    "learn": Group("What one run learns for the next.", ("learn",), {}, {"promote": "promoting:promote"}),
     "mirror": Group(
         "The memory as markdown that people edit.",
         own={"sync": "book:mirror_sync", "status": "book:mirror_status", "watch": "book:mirror_watch"},

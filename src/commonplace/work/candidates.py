@@ -59,9 +59,7 @@ def candidates_of(work: Work, judged: bool = False, at: At = None) -> list[Candi
     with work._reading(at) as (reading, _):
         verdicts = {str(key[1]): row["verdict"] for key, row in reading.views.scan("work.judged", work.id)}
     every = [*_decisions(work, core, at), *_insights(work, core, at), *_patterns(work, core, at)]
-    candidates = [
-        replace(candidate, verdict=verdicts.get(candidate.id, "")) for candidate in every
-    ]
+    candidates = [replace(candidate, verdict=verdicts.get(candidate.id, "")) for candidate in every]
     return [candidate for candidate in candidates if judged or not candidate.verdict]
 
 
@@ -145,7 +143,7 @@ def promote(
     if proposed.verdict:
         raise Conflict(f"candidate {proposed.id!r} was {proposed.verdict} already")
     work._do("judge", by, candidate=proposed.id, verdict="", why="", item=None)  # may they at all?
-    events = _origins(work, proposed)
+    events = completion_events(work, proposed)
     if work.info().members and not shared and Memory(work._session).core(where).visibility != "private":
         raise Conflict(
             f"only its members may know of this work, and others read the core {where!r}: say "
@@ -174,7 +172,7 @@ def _settled(session: Session, kept: RememberResult, id: str, why: str) -> Remem
     return replace(kept, outcome="stored", held=None, reason="") if item.current else kept
 
 
-def _origins(work: Work, candidate: Candidate) -> list[str]:
+def completion_events(work: Work, candidate: Candidate) -> list[str]:
     """The events that it comes from: of a pattern, those that tell what came of its tasks."""
     if candidate.kind != "pattern":
         return [id for id in candidate.sources if work._ledger.event(id) is not None]
