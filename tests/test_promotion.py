@@ -81,7 +81,7 @@ def test_what_is_about_one_task_stays_with_the_task(local: Book) -> None:
     before = local.head
     report = ada.learn.promote(facts, task="Add user routes")
     assert {(record.promote, record.classification) for record in report} == {("no", "task")}
-    assert all("documents.add_to_task('Add user routes'" in record.reason for record in report)
+    assert all("in the folder of the task 'Add user routes'" in record.reason for record in report)
     assert local.head == before
     assert len(report.of("no")) == 4
 

@@ -62,12 +62,12 @@ class CandidateRecord(Readable, msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         kind = f" [{self.classification}]" if self.classification else ""
-        lines = [f"{self.promote:<5} {self.subject or '(no subject)'}{kind}: {self.reason}"]
-        lines += [f"      {line}" for line in self.comparison.splitlines()]
-        lines += [f"      {digest}" for digest in self.trial.worse]
-        lines += [f"      not counted: {id} ({why})" for id, why in self.not_counted]
+        lines = [f"{self.promote}: {self.subject or '(no subject)'}{kind}: {self.reason}"]
+        lines += [f"  {line}" for line in self.comparison.splitlines()]
+        lines += [f"  {digest}" for digest in self.trial.worse]
+        lines += [f"  not counted: {id} ({why})" for id, why in self.not_counted]
         if self.choices and self.item:
-            lines.append(f"      waits as {self.item}: resolve it with {', '.join(self.choices)}")
+            lines.append(f"  waits as {self.item}: resolve it with {', '.join(self.choices)}")
         return "\n".join(lines)
 
 
@@ -162,8 +162,8 @@ def _reviewed(session: Session, fact: Mapping[str, Any], task: str, write: bool)
         why = f"unclassified: say which category it is: {', '.join(CATEGORIES)}"
         return replace(record, classification="", reason=why)
     if names := _about_task(subject, str(fact.get("fact") or ""), task):
-        where = f"documents.add_to_task({task!r}, 'decisions', …)" if task else "the task's folder"
-        why = f"it is about one task ({names}): keep it with the task, in {where}"
+        where = f"the folder of the task {task!r}" if task else "the task's folder"
+        why = f"it is about one task ({names}): keep it in {where}"
         return replace(record, classification="task", reason=why)
     try:
         kept, said, cited = checked_fact(
