@@ -233,8 +233,8 @@ def test_a_lesson_that_makes_three_recorded_digests_worse_is_held_back_and_names
     assert not receipts & {digest.receipt_id for digest in better}
     assert record.trial.tried == 5
     assert record.trial.lost in ((data,), (time,), (data, time), (time, data))
-    assert "out of 3 recorded digests: receipt" not in record.reason  # the items come first
-    assert "would push 1 item out of 3 recorded digests" in record.reason
+    pushed = " and ".join(record.trial.lost)
+    assert record.reason.startswith(f"it would push {pushed} out of 3 recorded digests: receipt ")
     assert all(str(id) in record.reason for id in (*receipts, *record.trial.lost))
     assert "would lose" in str(report)
     (waiting,) = local.inbox().held
@@ -249,6 +249,7 @@ def test_a_lesson_that_makes_three_recorded_digests_worse_is_held_back_and_names
     seen = kim.memory.get(waiting.id).held
     assert seen is not None
     assert seen.receipts == ()  # digests of others are none of Kim's business
+    assert seen.because == "recorded digests would be worse with it"
     assert kim.memory.resolve(waiting.id, "create", "it matters more than what it pushes out").current
 
 

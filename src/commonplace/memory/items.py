@@ -20,6 +20,7 @@ import msgspec
 
 from ..access.masking import masked
 from ..ledger.checks import from_us
+from ..ledger.printing import number
 from ..ledger.views import typed
 
 Status = Literal["live", "held", "superseded", "archived", "dropped", "forgotten"]
@@ -98,9 +99,10 @@ class Held(msgspec.Struct, frozen=True):
         if self.why == "proposal":
             return "it is a proposal"
         if self.why == "evidence":
-            pushed = f" ({' and '.join(self.items)})" if self.items else ""
-            seen = f": receipt {', '.join(self.receipts)}" if self.receipts else ""
-            return f"{self.reason or 'it waits for evidence'}{pushed}{seen}"
+            if not self.receipts:  # whoever may not read them is not told how many there are
+                return self.reason or "it waits for evidence"
+            digests = number(len(self.receipts), "recorded digest")
+            return f"it would push {others} out of {digests}: receipt {', '.join(self.receipts)}"
         if self.items and {*self.items} <= {*self.supersedes}:
             return f"it would take the place of {others}, which is not its author's own"
         return f"it contradicts {others}"

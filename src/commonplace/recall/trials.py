@@ -87,10 +87,9 @@ class DigestTrial(Listing[WorseDigest], msgspec.Struct, frozen=True):
         """Why the new item has to wait, if it has to."""
         if not self.worse:
             return None
-        items, digests = number(len(self.lost), "item"), number(len(self.worse), "recorded digest")
-        why = f"it would push {items} out of {digests}"
+        receipts = tuple(digest.receipt for digest in self.worse)
         return Held(
-            "evidence", self.lost, reason=why, receipts=tuple(digest.receipt for digest in self.worse)
+            "evidence", self.lost, reason="recorded digests would be worse with it", receipts=receipts
         )
 
 
