@@ -29,9 +29,14 @@ class WorkWaiting(Readable, msgspec.Struct, frozen=True):
         return f"{self.name}: {self.inbox}"
 
 
+def lacking(item: Item) -> str:
+    """What a lesson that waits for evidence lacks, as an addition to what it says."""
+    return f" ({item.held.because})" if item.held is not None and item.held.why == "evidence" else ""
+
+
 class Waiting(Readable, msgspec.Struct, frozen=True):
-    """What waits for a person: near-duplicates that are held, disputes, what was proposed for a core, and in works
-    approvals, choices, reviews, escalations, failed tasks and candidates."""
+    """What waits for a person: near-duplicates and lessons without evidence that are held, disputes, what was proposed
+    for a core, and in works approvals, choices, reviews, escalations, failed tasks and candidates."""
 
     held: tuple[Item, ...]
     disputes: tuple[Item, ...]
@@ -42,7 +47,7 @@ class Waiting(Readable, msgspec.Struct, frozen=True):
         if not len(self):
             return "nothing waits for a person"
         held = [("held", self.held), ("disputed", self.disputes), ("proposed", self.proposals)]
-        items = [f"{why}: {item}" for why, items in held for item in items]
+        items = [f"{why}: {item}{lacking(item)}" for why, items in held for item in items]
         return "\n".join([*items, *map(str, self.works)])
 
     def __len__(self) -> int:

@@ -9,18 +9,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .access.masking import masked
-from .access.rights import OWNER, rights_of
+from .access.rights import OWNER
 from .errors import BadInput, Erased, NotFound
 from .ledger.checks import check_call, check_name
 from .ledger.events import Event
 from .ledger.scopes import scope_of
-from .memory.reading import item_at
 from .memory.requests import RECEIPT
-from .memory.visibility import may_be_told
 from .recall.bisection import Bisected, bisected
 from .recall.changed_facts import changed_facts
 from .recall.prompt import WORK, Focused, headed
-from .recall.receipts import Receipt, read_receipt
+from .recall.receipts import Receipt, may_see_source, read_receipt
 from .recall.recent import salient, window
 from .verbs import ItemId, ReceiptId, RunId, method, verb
 from .work.prompting import focus_of
@@ -52,17 +50,7 @@ class Receipts:
         self._session.check_memory_is_on()
         reader = self._session.speaking_for(event.actor)
         with self._session.viewer(at) as viewer:
-            now, rights = viewer.now, rights_of(viewer.now, actor, self._session.run)
-
-            def may_see(id: str) -> bool:
-                """The sharing rules of a run decided on its state when the prompt was made, and they do not change."""
-                if item_at(now, id) is not None:
-                    return viewer.item(id) is not None
-                source = self._session.ledger.event(id)
-                return source is not None and (
-                    source.kind.startswith("state.") or may_be_told(now, rights, source)
-                )
-
+            may_see = partial(may_see_source, self._session, viewer)
             return read_receipt(event, self._session.ledger, may_see, partial(_said_of_work, reader))
 
     @verb

@@ -41,6 +41,7 @@ WRITES = {
     "documents.log": "working", "documents.write": "working", "documents.gate": "working",
     "documents.archive": "working",
     "memory.remember": "long_term", "memory.remember_many": "long_term",
+    "memory.preview": "long_term", "memory.prove": "long_term",
     "memory.resolve": "long_term", "memory.patch": "long_term",
     "memory.mark": "long_term", "memory.forget": "long_term", "memory.summarize": "long_term",
     "memory.core": "long_term", "memory.curate": "long_term",

@@ -123,6 +123,10 @@ class Index:
         alone."""
         return cls(File(path, embedder, words or embedder, book))
 
+    def empty(self) -> Index:
+        """An empty index in memory that makes words and vectors in the same way."""
+        return Index(File(None, self._file.embedder, self._file.words, ""))
+
     @property
     def rebuilt(self) -> str:
         """Why what was there has been thrown away, since this was opened; empty if it was not."""

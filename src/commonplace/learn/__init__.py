@@ -5,6 +5,7 @@ context_digest, delegations, board  what a manager knows after an iteration; wha
 plans, curator                      what a manager decides; what a delegation leaves for the next run
 reflection                          what an agent makes of what it has been through
 compaction                          a conversation becomes a summary that fits
+promotion, evidence, skills         how what a task has found out becomes a fact of the repository, or a skill
 verbs                               `book.learn`: each verb is a function of one of these modules
 """
 

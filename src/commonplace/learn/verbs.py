@@ -8,7 +8,9 @@ from ..verbs import method, namespace
 from .board import ContextDigests, RunBoard, register_tool
 from .compaction import compact
 from .curator import curate_run, prior_runs
+from .promotion import promote
 from .reflection import reflect, reflection_due
+from .skills import patterns, propose_skills
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -29,3 +31,6 @@ class Learn:
     compact = method(compact)
     reflect = method(reflect)
     reflection_due = method(reflection_due)
+    promote = method(promote)
+    patterns = method(patterns)
+    propose_skills = method(propose_skills)

@@ -12,13 +12,13 @@ from ..ledger.keys import Key
 from ..ledger.overlay import Overlay
 from ..ledger.scopes import SCOPE, partitions_of, scope_of
 from ..ledger.views import Capability, Kind, View
-from .changes import decide_mark, decide_patch, decide_resolve
+from .changes import decide_mark, decide_patch, decide_prove, decide_resolve
 from .claims import key_form
 from .cores import CORE_SET, decide_core
 from .curation import CURATED, CURATION_VIEWS, decide_curate
 from .forgetting import decide_forget, decide_memory_erase, decide_summarize
 from .items import CONTENT
-from .judging import decide_remember, decide_remember_many
+from .judging import decide_preview, decide_remember, decide_remember_many
 from .likeness import fingerprint, marks, sketch, words_of
 from .requests import CONFIGURED, CONSOLIDATED, CREATED, DELETED, FORGOTTEN, RECALLED, RECEIPT, UPDATED
 from .settings import decide_configure
@@ -304,7 +304,9 @@ MEMORY = Capability(
         "memory.remember_many": decide_remember_many,
         "memory.patch": decide_patch,
         "memory.mark": decide_mark,
+        "memory.preview": decide_preview,
         "memory.resolve": decide_resolve,
+        "memory.prove": decide_prove,
         "memory.forget": decide_forget,
         "memory.shown": decide_shown,
         "memory.keeper": decide_keeper,

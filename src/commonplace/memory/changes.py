@@ -20,10 +20,10 @@ from ..ledger.events import draft
 from ..ledger.labels import strictness
 from ..ledger.overlay import Overlay
 from .fields import check_validity, named, plain_name
-from .items import BESIDE, COMMON, CONTENT, SHAPES, Held, Item
+from .items import BESIDE, COMMON, CONTENT, SHAPES, Corroboration, Held, Item
 from .markdown import size
 from .reading import all_items, item_at, known_item, may_name, may_read, of_memory, words
-from .requests import UPDATED, MarkItems, Patch, Resolve
+from .requests import UPDATED, MarkItems, Patch, Prove, Resolve
 from .standing import contradicts, from_now, open_rivals, standing, successors
 
 Changes = dict[str, dict[str, Any]]
@@ -268,7 +268,7 @@ def decide_resolve(overlay: Overlay, request: Resolve) -> str | Denied:
         raise BadInput(
             f"{request.choice!r:.40} is no choice for a {why}: choose {', '.join(item.held.choices)}"
         )
-    if why in ("dispute", "proposal") and request.choice != "skip":
+    if why in ("dispute", "proposal", "evidence") and request.choice != "skip":
         refused = need_tier(overlay, request.by, "long_term", True, request.run)
         refused = refused or need(overlay, request.by, "keep_memory", f"settle {item.id}")
     else:
@@ -282,6 +282,25 @@ def decide_resolve(overlay: Overlay, request: Resolve) -> str | Denied:
     rights = rights_of(overlay, request.by)
     stands = next((other.id for other in others if other.current and may_read(rights, other)), item.id)
     return stands if request.choice in ("skip", "merge", "old") else item.id
+
+
+def decide_prove(overlay: Overlay, request: Prove) -> str | Denied:
+    """Let an item stand that waited for evidence. Whoever may write may bring it; whether it is enough was decided
+    before. Answers the item that stands afterwards."""
+    item = known_item(overlay, request.by, request.id)
+    refused = need_tier(overlay, request.by, "long_term", True, request.run)
+    refused = refused or need_scope(overlay, request.by, item.scope)
+    if refused:
+        return refused
+    if item.held is None or item.status != "held" or item.held.why != "evidence":
+        raise Conflict(f"item {item.id!r} is {item.status} and waits for no evidence")
+    choice = Resolve(request.by, item.id, "create", request.why, request.run)
+    changes = _resolved(overlay, choice, item, item.held, [])
+    if request.by != item.agent:
+        added = Corroboration(request.by, overlay.position + 1, request.run)
+        changes[item.id]["corroborated"] = [*item.corroborated, added]
+    _settle(overlay, choice, changes)
+    return item.id
 
 
 def _settle(overlay: Overlay, request: Resolve, changes: Changes) -> None:
@@ -313,6 +332,8 @@ def _resolved(overlay: Overlay, request: Resolve, item: Item, held: Held, others
     rights = rights_of(overlay, request.by)
     if item.core is not None and not rights.may("keep_memory"):
         return {item.id: {"held": Held("proposal", supersedes=held.supersedes)}}
+    if held.why == "near_duplicate" and held.reason and not rights.may("keep_memory"):
+        return {item.id: {"held": Held("evidence", supersedes=held.supersedes, reason=held.reason)}}
     ended = [other for id in held.supersedes if (other := item_at(overlay, id)) is not None]
     if request.choice == "new":
         ended += [other for other in others if other.current and other.id not in held.supersedes]

@@ -20,6 +20,7 @@ import msgspec
 
 from ..access.masking import masked
 from ..ledger.checks import from_us
+from ..ledger.printing import number
 from ..ledger.views import typed
 
 Status = Literal["live", "held", "superseded", "archived", "dropped", "forgotten"]
@@ -70,16 +71,23 @@ class Corroboration(msgspec.Struct, frozen=True, omit_defaults=True):
 class Held(msgspec.Struct, frozen=True):
     """Why an item waits for somebody's choice: what it is too near to, and how."""
 
-    why: Literal["near_duplicate", "dispute", "proposal"]
+    why: Literal["near_duplicate", "dispute", "proposal", "evidence"]
     items: tuple[str, ...] = ()
+    """What it is too near to, or contradicts; of one that waits for evidence, what it would push out of digests."""
     score: float = 1.0
     comparison: str = ""
     supersedes: tuple[str, ...] = ()
     """What it will take the place of, if it is chosen."""
+    reason: str = ""
+    """What is missing, if it waits for evidence. What is nearly the same may lack evidence, too."""
+    receipts: tuple[str, ...] = ()
+    """The recorded digests that would get worse with it."""
 
     @property
     def choices(self) -> tuple[str, ...]:
         """What `resolve` can make of it."""
+        if self.why == "evidence":
+            return ("create", "skip")
         return ("new", "old", "both") if self.why == "dispute" else ("skip", "merge", "create")
 
     @property
@@ -90,6 +98,11 @@ class Held(msgspec.Struct, frozen=True):
             return f"it is nearly the same as {others}"
         if self.why == "proposal":
             return "it is a proposal"
+        if self.why == "evidence":
+            if not self.receipts:  # whoever may not read them is not told how many there are
+                return self.reason or "it waits for evidence"
+            digests = number(len(self.receipts), "recorded digest")
+            return f"it would push {others} out of {digests}: receipt {', '.join(self.receipts)}"
         if self.items and {*self.items} <= {*self.supersedes}:
             return f"it would take the place of {others}, which is not its author's own"
         return f"it contradicts {others}"

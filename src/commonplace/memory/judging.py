@@ -31,7 +31,7 @@ from .likeness import FLAGGED, WORTH, alike_places, alike_sketches, fingerprint,
 from .markdown import HEAD
 from .places import MEMORY_MD
 from .reading import compared, item_at, may_read
-from .requests import CREATED, RECALLED, RECEIPT, Remember, RememberMany, RememberResult
+from .requests import CREATED, RECALLED, RECEIPT, Previewed, Remember, RememberMany, RememberResult
 from .settings import settings_of
 from .standing import contradicts, holds_for, new_item, open_rivals, overlap, standing
 from .visibility import may_read_id, may_see, readable_ids
@@ -40,6 +40,7 @@ WAITS = {
     "near_duplicate": "resolve it with skip, merge, or create and a rationale",
     "dispute": "a person or librarian settles it",
     "proposal": "a librarian or person decides",
+    "evidence": "it waits for more evidence, or until a librarian or person creates it",
 }
 """What an item that is held waits for."""
 
@@ -122,6 +123,33 @@ def _judged(overlay: Overlay, request: Remember, rights: Rights) -> RememberResu
         return answer
     held = _held(case, superseded)
     return replace(_store(case, superseded, held), follows=follows)
+
+
+class _Undone(Exception):
+    """Ends a trial of a decider, whose writes are dropped."""
+
+    def __init__(self, previewed: Previewed) -> None:
+        self.previewed = previewed
+
+
+def decide_preview(overlay: Overlay, request: Remember) -> Previewed | Denied:
+    """What would become of something to remember; nothing of it is written."""
+    refused = _refused(overlay, request)
+    if refused:
+        return refused
+
+    def tried(overlay: Overlay, request: Remember) -> None:
+        before = overlay.position
+        result = _judged(overlay, request, rights_of(overlay, request.by))
+        new = result.outcome in ("stored", "flagged") and (result.position or 0) > before
+        item = item_at(overlay, result.item_id) if new and result.item_id is not None else None
+        raise _Undone(Previewed(result, item))
+
+    try:
+        overlay.run("memory", tried, request)
+    except _Undone as undone:
+        return undone.previewed
+    raise AssertionError("a trial ends by what it raises")
 
 
 def decide_remember_many(overlay: Overlay, many: RememberMany) -> list[RememberResult] | Denied:
@@ -427,12 +455,14 @@ def _held(case: Case, superseded: tuple[Item, ...]) -> Held | None:
         others = dict.fromkeys(item.id for item in (*against, *foreign))
         return Held("dispute", tuple(others), supersedes=replaced)
     near = _nearest(case, replaced) if config is None or config.auto_dedupe else None
+    hold = case.request.hold
     if near is not None:
         item, score = near
-        return Held("near_duplicate", (item.id,), round(score, 4), supersedes=replaced)
+        lacks = "" if hold is None else hold.reason
+        return Held("near_duplicate", (item.id,), round(score, 4), supersedes=replaced, reason=lacks)
     if case.request.proposed or (config is not None and (not keeps or config.require_verification)):
         return Held("proposal", tuple(fact.id for fact in against), supersedes=replaced)
-    return None
+    return None if hold is None else replace(hold, supersedes=replaced)
 
 
 def _nearest(case: Case, replaced: tuple[str, ...]) -> tuple[Item, float] | None:

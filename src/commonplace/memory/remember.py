@@ -21,10 +21,10 @@ from .cores import core_of, may_know, no_core
 from .echoes import comparable, echo_among, texts_of
 from .exclusions import excluded
 from .fields import check_one_of, check_tasks, checked, shape_of
-from .items import Item, from_row, texts_in, value_text
+from .items import Held, Item, from_row, texts_in, value_text
 from .reading import labelled
 from .repository_facts import checked_fact
-from .requests import ItemOrId, Remember, RememberMany, RememberResult, check_items, id_of
+from .requests import ItemOrId, Previewed, Remember, RememberMany, RememberResult, check_items, id_of
 from .settings import Settings, settings_of
 from .standing import new_item
 from .visibility import may_be_told
@@ -278,6 +278,22 @@ def checked_content(kind: str, *, text: str | None = None, value: Any = ..., **f
     return content
 
 
+def previewed(session: Session, **fields: Any) -> Previewed:
+    """What would become of something to remember, as `remember` takes it; nothing is kept."""
+    asked = _asked(session, {**PARAMETERS, **fields})
+    session = session.in_scope(asked.scope).for_run(asked.request.run)
+    preview: Previewed = session.submit("memory.preview", judge(session, [asked])[0].request, "remember")
+    _note_compared(session, [preview.result])
+    return preview
+
+
+def remember_or_hold(session: Session, hold: Held | None, **fields: Any) -> RememberResult:
+    """Remember something, as `remember` takes it; or hold it in the inbox, if it says why."""
+    asked = _asked(session, {**PARAMETERS, **fields})
+    asked = asked._replace(request=replace(asked.request, hold=hold))
+    return _submitted(session.in_scope(asked.scope).for_run(asked.request.run), [asked])[0]
+
+
 def _submitted(session: Session, asked: Sequence[Asked], before: int | None = None) -> list[RememberResult]:
     """Judge what needs no lock, and submit the rest in one commit. Answers for the first entries, perhaps not for all:
     what follows an answer that shows items of others has to be judged anew. `before` is how many entries of the same
@@ -288,12 +304,17 @@ def _submitted(session: Session, asked: Sequence[Asked], before: int | None = No
         results: list[RememberResult] = [session.submit("memory.remember", requests[0], "remember")]
     else:
         results = session.submit("memory.remember_many", RememberMany(requests, before), "remember")
+    _note_compared(session, results)
+    return [each.advised(result) for each, result in zip(judged, results, strict=False)]
+
+
+def _note_compared(session: Session, results: Sequence[RememberResult]) -> None:
+    """Note the items of others that an answer shows beside what is held."""
     seen = [id for result in results if result.held and result.held.comparison for id in result.held.items]
     if seen:
         with session.viewer() as viewer:
             others = [viewer.item(id) for id in seen]
         session.was_shown([item.id for item in others if item is not None and item.agent != session.actor])
-    return [each.advised(result) for each, result in zip(judged, results, strict=False)]
 
 
 def judge(session: Session, asked: Sequence[Asked], before: int | None = None) -> list[Judged]:
@@ -349,7 +370,7 @@ class _Judging:
             content=content,
             secrets=secrets,
             labels=_labels(self._session, now, self._rights, content, asked),
-            echo_of=_echo(self._session, self._rights, content, self._heard[place]),
+            echo_of=_echo(self._session, self._rights, content, self._heard[place], request.parents),
             excluded=elsewhere if rule == "refuse" else "",
         )
         return Judged(request, elsewhere)
@@ -408,12 +429,16 @@ def _heard(
     return Heard([*items.values()], texts)
 
 
-def _echo(session: Session, rights: Rights, content: Mapping[str, Any], heard: Heard) -> str:
-    """Something that was shown to this actor that says all that this does."""
+def _echo(
+    session: Session, rights: Rights, content: Mapping[str, Any], heard: Heard, parents: Collection[str]
+) -> str:
+    """Something that was shown to this actor that says all that this does. A fact of the repository does not repeat the
+    items that it is derived from: they are promoted."""
     if not any(heard):
         return ""
     new = new_item(session.actor, content, session.ledger.moment())
-    items = comparable(rights, new, heard.items)
+    promoted = parents if content.get("repository") else ()
+    items = comparable(rights, new, [item for item in heard.items if item.id not in promoted])
     return echo_among(content, [*((item.id, texts_of(item)) for item in items), *heard.events])
 
 

@@ -16,6 +16,9 @@ _STANDARD = r"UTF|UCS|SHA|MD|ISO|IEC|IEEE|RFC|PEP|ECMA|ES|DIN|EN|AES|RSA|HTTP|TL
 _TICKET = rf"(?!(?:{_STANDARD})-)[A-Z][A-Z0-9]+-\d+(?![.-]\w)"
 _FOLDER = r"plans/(?:artifacts/)?[\w./-]+"
 _PLAN = rf"(?:{_NUMBERED}{_MORE_NUMBERS}|{_TICKET}|{_FOLDER})\b(?:['’]s\b)?(?: of\b(?: the\b)?)?"
+_ONE_PLAN = re.compile(
+    rf"(?<![\w.])(?:(?i:phase|iteration|sprint|plan|milestone)[ -]?#?\d+|{_FOLDER})\b|\b(?i:this (?:task|plan|phase))\b"
+)
 _MONTH = (
     r"(?i:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?)\.?"
@@ -43,6 +46,12 @@ def lasting_subject(subject: str) -> str:
             left = _REPEATED.sub("", " ".join(left.split()))
             left = _trimmed(_OUT_OF_PLACE.sub("", left))
     return left
+
+
+def about_one_plan(text: str) -> str:
+    """The words by which a text speaks of one plan or task; "" if it does not."""
+    match = _ONE_PLAN.search(text)
+    return match[0] if match else ""
 
 
 def _trimmed(text: str) -> str:

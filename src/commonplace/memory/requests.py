@@ -39,6 +39,8 @@ class Remember(msgspec.Struct, frozen=True):
     """Nobody said whether it is shared: then as what it takes the place of."""
     proposed: bool = False
     """It waits until a person decides, whatever it says."""
+    hold: Held | None = None
+    """Why it waits for evidence, if it does."""
     replaces: bool = False
     """Supersede whatever fact of the author's own has the same key."""
     secrets: tuple[str, ...] = ()
@@ -169,6 +171,22 @@ class Resolve(msgspec.Struct, frozen=True):
     choice: str
     rationale: str = ""
     run: str | None = None
+
+
+class Prove(msgspec.Struct, frozen=True):
+    """Let an item stand that was held for lack of evidence: there is enough now."""
+
+    by: str
+    id: str
+    why: str
+    run: str | None = None
+
+
+class Previewed(msgspec.Struct, frozen=True):
+    """What would become of something to remember, and the item that would be stored."""
+
+    result: RememberResult
+    item: Item | None = None
 
 
 class Forget(msgspec.Struct, frozen=True):

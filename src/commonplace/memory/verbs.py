@@ -110,7 +110,7 @@ class Memory:
     def resolve(self, id: ItemOrId, choice: str, rationale: str = "") -> Item:
         """Settle an item that is held: for a near-duplicate or proposal "skip", "merge" (its
         citations and reason) or "create"; for a dispute "old", "new" or "both", which a librarian or person
-        settles. Returns the item that holds afterwards.
+        settles; so they do "create" or "skip" what waits for evidence. Returns the item that holds afterwards.
 
         `choice` is skip, merge or create, and of a dispute old, new or both."""
         session = self._session
@@ -309,10 +309,10 @@ class Memory:
 
     @verb
     def held(self, why: str | None = None, *, core: str | None = None, at: At = None) -> Items:
-        """The items that wait for `resolve`, all or for one reason: "near_duplicate", "proposal" (for a core) or
-        "dispute" (it contradicts another item).
+        """The items that wait for `resolve`, all or for one reason: "near_duplicate", "proposal" (for a core),
+        "dispute" (it contradicts another item) or "evidence" (a lesson that too little speaks for).
 
-        `why` is near_duplicate, proposal or dispute. `core` is the core that they are for."""
+        `why` is near_duplicate, proposal, dispute or evidence. `core` is the core that they are for."""
         held = self.list(core=core, status="held", at=at)
         return [item for item in held if item.held is not None and why in (None, item.held.why)]
 

@@ -138,4 +138,7 @@ class Viewer(NamedTuple):
 
     def _without_hidden(self, item: Item) -> Item:
         """An item that names no other one which its reader may not see."""
-        return convert(readable_ids(to_builtins(item), lambda id: self.item(id) is not None), Item)
+        hidden = convert(readable_ids(to_builtins(item), lambda id: self.item(id) is not None), Item)
+        if item.held is None or hidden.held is None or item.agent != self.rights_now.actor:
+            return hidden
+        return replace(hidden, held=replace(hidden.held, receipts=item.held.receipts))  # its own digests

@@ -104,7 +104,7 @@ def readable_ids(fields: Mapping[str, Any], readable: Callable[[str], bool]) -> 
             parts = {
                 part: [id for id in value.get(part, ()) if readable(id)] for part in ("items", "supersedes")
             }
-            kept[name] = {**value, **parts}
+            kept[name] = {**value, **parts, "receipts": []}  # those are their readers' own
     return kept
 
 

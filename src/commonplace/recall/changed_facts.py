@@ -37,8 +37,8 @@ log = logging.getLogger("commonplace")
 
 CHANGED = "premise.changed"
 CHANGING_ITEMS = frozenset({
-    "memory.remember", "memory.remember_many", "memory.resolve", "memory.patch", "memory.mark", "memory.forget",
-    "memory.summarize", "memory.erase", "memory.curate",
+    "memory.remember", "memory.remember_many", "memory.resolve", "memory.prove", "memory.patch", "memory.mark",
+    "memory.forget", "memory.summarize", "memory.erase", "memory.curate",
 })  # fmt: skip
 """The commands that can change what an item says, or end it."""
 

@@ -98,7 +98,7 @@ def gather(session: Session, request: DigestRequest) -> Gathering:
     left_out = [LeftOut(tier, "you may not read it") for tier in closed]
     by_query: Sequence[Gathered] = ()
     if request.query.strip():
-        how, limit = _how(rules)
+        how, limit = how_of(rules)
         if limit:
             by_query, more = _by_query(session, request, how, limit)
             left_out += more
@@ -123,7 +123,7 @@ def gather(session: Session, request: DigestRequest) -> Gathering:
     return Gathering(ordered, left_out, index.fingerprint, nothing)
 
 
-def _how(rules: DigestRules) -> tuple[How, int]:
+def how_of(rules: DigestRules) -> tuple[How, int]:
     """How candidates are looked for, and how many: 0 where nothing is looked for."""
     words, meaning = (part.limit if part.enabled else 0 for part in (rules.keyword, rules.semantic))
     if words and meaning:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from ..access.rights import rights_of
 from ..errors import BadInput, Corrupt, Denied, Erased, shown
 from ..ledger.checks import from_us
 from ..ledger.encoding import Blob, canonical, decode
@@ -25,8 +26,10 @@ from ..ledger.events import MAX_PARENTS, Event, draft
 from ..ledger.overlay import Overlay
 from ..ledger.printing import Readable
 from ..memory.portions import Portions
+from ..memory.reading import item_at
 from ..memory.requests import RECEIPT, Shown
 from ..memory.showing import not_noted
+from ..memory.visibility import may_be_told
 from .conversation import pack_conversation
 from .lines import DigestLine
 from .packing import CountTokens, Packed, estimated, long_term_block, pack_digest
@@ -35,6 +38,8 @@ from .verification import Checked
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
+    from ..memory.viewer import Viewer
+    from ..session import Session
 
 
 class Whole(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -285,6 +290,18 @@ def read_receipt(
         return replace(receipt, missing=why, denied=True)
     work_text = "" if receipt.work is None else work(receipt.work)
     return replace(receipt, trace=trace_of(ledger, event), work_text=work_text)
+
+
+def may_see_source(session: Session, viewer: Viewer, id: str) -> bool:
+    """Whether a reader may still see something that a trace was made of. The sharing rules of a run decided on its
+    state when the prompt was made, and they do not change."""
+    if item_at(viewer.now, id) is not None:
+        return viewer.item(id) is not None
+    source = session.ledger.event(id)
+    if source is None:
+        return False
+    rights = rights_of(viewer.now, session.actor, session.run)
+    return source.kind.startswith("state.") or may_be_told(viewer.now, rights, source)
 
 
 def trace_of(ledger: Ledger, receipt: Event) -> DigestTrace | None:

@@ -658,7 +658,9 @@ def _contributions(_shell: Shell, contributions: Sequence[Any]) -> Human:
 def inbox(_shell: Shell, waiting: Any) -> Human:
     rows: list[list[object]] = []
     for name in ("held", "disputes", "proposals"):
-        rows += [[name.removesuffix("s"), "", id_cell(item.id), item.text] for item in getattr(waiting, name)]
+        rows += [
+            [name.removesuffix("s"), "", id_cell(item.id), _waits(item)] for item in getattr(waiting, name)
+        ]
     for waits in waiting.works:
         for name in waits.inbox.__struct_fields__:
             for record in getattr(waits.inbox, name):
@@ -668,6 +670,12 @@ def inbox(_shell: Shell, waiting: Any) -> Human:
     if not rows:
         return lines("nothing waits for a person")
     return table(rows, "waits", "work", "id", "what")
+
+
+def _waits(item: Any) -> str:
+    """What an item that waits says, and what it lacks, if it waits for evidence."""
+    evidence = item.held is not None and item.held.why == "evidence"
+    return f"{item.text} ({item.held.because})" if evidence else str(item.text)
 
 
 def gist(record: Any) -> str:
@@ -723,7 +731,7 @@ RENDER: dict[str, Render] = {
     "[Difference]": _differences, "Merged": _merged, "Verification": _verification, "Rebuilt": _rebuilt,
     "memory.export": _written, "thread.export": _written, "PurgeReport": _purged, "Rights": _sentences,
     "ReflectionDue": _sentences, "Found": _mentions, "[FoundText]": _traces, "Migrated": _migrated,
-    "NoneType": _granted, "Waiting": inbox,
+    "NoneType": _granted, "Waiting": inbox, "Patterns": _sentences, "ProposedSkills": _sentences,
     "access.audit": _audit, "WorkInfo": one_work, "[WorkInfo]": _works, "Task": one_task, "[Task]": tasks_table,
     "task.info": fields, "Context": _context, "ThreadContext": _thread_context, "Messages": _messages,
     "ThreadList": _threads, "[Overlap]": _overlaps,

@@ -82,7 +82,7 @@ GROUPS = {
         "What one run learns for the next.",
         ("learn",),
         {"learn.board.post": None, "learn.board.read": None, "learn.digests.fetch": None, "learn.register_tool": None},
-        {"reflect": "learning:reflect"},
+        {"reflect": "learning:reflect", "promote": "promoting:promote"},
     ),
     "mirror": Group(
         "The memory as markdown that people edit.",

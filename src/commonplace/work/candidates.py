@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ..errors import BadInput, Conflict, NotFound
 from ..index.words import tokens
 from ..ledger.checks import check_name
 from ..ledger.events import MAX_PARENTS
 from ..ledger.printing import Readable
-from ..memory.remember import remember
+from ..memory.remember import remember_or_hold
 from ..memory.verbs import Memory
+from ..recall.trials import tried_before_keeping
 from .checks import checked_text
 from .kinds import COMPLETED, SUBMITTED
 from .tasks import Task
@@ -22,6 +24,7 @@ from .tasks import Task
 if TYPE_CHECKING:
     from ..ledger.ledger import At
     from ..memory.requests import RememberResult
+    from ..session import Session
     from .verbs import Work
 
 OFTEN = 3
@@ -56,9 +59,7 @@ def candidates_of(work: Work, judged: bool = False, at: At = None) -> list[Candi
     with work._reading(at) as (reading, _):
         verdicts = {str(key[1]): row["verdict"] for key, row in reading.views.scan("work.judged", work.id)}
     every = [*_decisions(work, core, at), *_insights(work, core, at), *_patterns(work, core, at)]
-    candidates = [
-        msgspec.structs.replace(candidate, verdict=verdicts.get(candidate.id, "")) for candidate in every
-    ]
+    candidates = [replace(candidate, verdict=verdicts.get(candidate.id, "")) for candidate in every]
     return [candidate for candidate in candidates if judged or not candidate.verdict]
 
 
@@ -98,19 +99,27 @@ def _insights(work: Work, core: str | None, at: At) -> Iterator[Candidate]:
 
 def _patterns(work: Work, core: str | None, at: At) -> Iterator[Candidate]:
     """A learning, or a kind of task, that three or more tasks share that were completed."""
+    for id, each in shared_steps(work.tasks("completed", at=at)).items():
+        tasks = dict.fromkeys(task.id for task, _ in each)
+        if len(tasks) >= OFTEN:
+            reason = f"{len(tasks)} tasks were completed with it"
+            yield Candidate(id, "pattern", each[0][1], reason, core, tuple(tasks))
+
+
+def shared_steps(tasks: Iterable[Task]) -> dict[str, list[tuple[Task, str]]]:
+    """The titles and learnings of tasks, those with the same words together, by the id of the pattern that they are if
+    there are enough of them."""
     shared = dict[frozenset[str], list[tuple[Task, str]]]()
-    for task in work.tasks("completed", at=at):
+    for task in tasks:
         learnings = () if task.result is None else task.result.learnings
         for text in dict.fromkeys((task.title, *learnings)):
             words = frozenset(word for word in tokens(text) if not word.isdigit())
             if words:
                 shared.setdefault(words, []).append((task, text))
-    for words, each in shared.items():
-        tasks = dict.fromkeys(task.id for task, _ in each)
-        if len(tasks) >= OFTEN:
-            id = f"pattern-{sha256(' '.join(sorted(words)).encode()).hexdigest()[:24]}"
-            reason = f"{len(tasks)} tasks were completed with it"
-            yield Candidate(id, "pattern", each[0][1], reason, core, tuple(tasks))
+    return {
+        f"pattern-{sha256(' '.join(sorted(words)).encode()).hexdigest()[:24]}": each
+        for words, each in shared.items()
+    }
 
 
 def _candidate(work: Work, wanted: str | Candidate) -> Candidate:
@@ -122,10 +131,11 @@ def _candidate(work: Work, wanted: str | Candidate) -> Candidate:
 
 
 def promote(
-    work: Work, candidate: str | Candidate, core: str | None, shared: bool, by: str | None
+    work: Work, candidate: str | Candidate, core: str | None, shared: bool, by: str | None, override: str
 ) -> RememberResult:
     """Put it into the core as an entry, derived from what it comes from, and say so. Out of a work with members
-    it goes to where others read it only if somebody says so."""
+    it goes to where others read it only if somebody says so. If recorded digests would be worse with it, it is held,
+    unless `override` says why it goes in all the same."""
     proposed = _candidate(work, candidate)
     where = core or proposed.suggested_core
     if where is None:
@@ -133,24 +143,36 @@ def promote(
     if proposed.verdict:
         raise Conflict(f"candidate {proposed.id!r} was {proposed.verdict} already")
     work._do("judge", by, candidate=proposed.id, verdict="", why="", item=None)  # may they at all?
-    events = _origins(work, proposed)
+    events = completion_events(work, proposed)
     if work.info().members and not shared and Memory(work._session).core(where).visibility != "private":
         raise Conflict(
             f"only its members may know of this work, and others read the core {where!r}: say "
             f"promote({proposed.id!r}, shared=True), or name a private core"
         )
-    kept = remember(
-        work._session,
+    why, session = checked_text("override", override), work._session
+    entry = dict(
         **proposed.as_entry(), kind="note", core=where, parents=events, shared=True,
         id=f"learned-{work.id}-{proposed.id}"[:200], override="promoted from a work",
         provenance={"source_kind": "system", "metadata": {"work": work.id, "promoted_by": by or work._actor}},
     )  # fmt: skip
+    kept = remember_or_hold(session, None if why else tried_before_keeping(session, **entry), **entry)
+    if kept.outcome == "flagged" and kept.item_id is not None:
+        kept = _settled(session, kept, kept.item_id, why)
     if kept.outcome in ("stored", "merged"):
         work._do("judge", by, candidate=proposed.id, verdict="promoted", why="", item=kept.item_id)
     return kept
 
 
-def _origins(work: Work, candidate: Candidate) -> list[str]:
+def _settled(session: Session, kept: RememberResult, id: str, why: str) -> RememberResult:
+    """What became of an entry that was held when it was promoted before: somebody has created it since, or does now
+    by saying why."""
+    item = Memory(session).get(id)
+    if item.held is not None and item.held.why == "evidence" and why:
+        item = Memory(session).resolve(id, "create", why)
+    return replace(kept, outcome="stored", held=None, reason="") if item.current else kept
+
+
+def completion_events(work: Work, candidate: Candidate) -> list[str]:
     """The events that it comes from: of a pattern, those that tell what came of its tasks."""
     if candidate.kind != "pattern":
         return [id for id in candidate.sources if work._ledger.event(id) is not None]

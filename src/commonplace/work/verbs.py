@@ -659,16 +659,19 @@ class Work:
         *,
         core: str | None = None,
         shared: bool = False,
+        override: str = "",
         by: str | None = None,
     ) -> RememberResult:
         """Put a candidate into a core, for good. It takes a librarian or person. Whoever may read the core may read the
-        entry: out of a work with members it goes into a private core, or with `shared=True` into any.
+        entry: out of a work with members it goes into a private core, or with `shared=True` into any. An entry with
+        which recorded digests would be worse is held in the inbox, unless `override` says why it goes in.
 
         `candidate` is what `candidates` answers, or its id. `core` is the core to put it into: the suggested one, if
-        not said. `shared` lets it go into a core that people who are not members may read."""
+        not said. `shared` lets it go into a core that people who are not members may read. `override` is why it goes
+        in although recorded digests would be worse with it."""
         from .candidates import promote
 
-        return promote(self, candidate, core, check_flag("shared", shared), by)
+        return promote(self, candidate, core, check_flag("shared", shared), by, override)
 
     @verb
     def reject(self, candidate: str | Candidate, *, reason: str = "", by: str | None = None) -> None:

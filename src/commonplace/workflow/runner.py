@@ -26,7 +26,8 @@ from ..files.safe import Folder
 from ..learn.board import board_entries
 from ..learn.curator import CuratorReport, curated_files, curated_items, curated_safely
 from ..ledger.printing import Readable
-from ..memory.curate import Curated, scheduled_curation
+from ..memory.curate import scheduled_curation
+from ..memory.curation import Curated
 from ..run import Run, Turn, file_name
 from ..runs import run as open_run
 from ..state.cells import State

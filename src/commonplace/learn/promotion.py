@@ -1,0 +1,290 @@
+"""Promotion at a phase boundary: what one task has found out becomes a fact of the repository, waits, or stays with the
+task.
+
+Each fact goes through the same checklist: classify it; keep what is about one task with the task; compare it with what
+is known; all five fields; evidence; and no recorded digest may get worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from ..documents.document import slug
+from ..errors import BadInput, Conflict, NotFound, shown
+from ..ledger.checks import check_flag, check_text
+from ..ledger.events import MAX_PARENTS
+from ..ledger.printing import Listing, Readable
+from ..memory.items import CATEGORIES, Held, Item
+from ..memory.likeness import near_duplicate
+from ..memory.remember import previewed, remember_or_hold
+from ..memory.repository_facts import about_one_plan, checked_fact, lasting_subject
+from ..memory.requests import Prove, RememberResult
+from ..recall.trials import DigestTrial, tried_on_digests
+from .evidence import Evidence, evidence_of, source_events
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+FIVE = ("subject", "fact", "citations", "reason", "category")
+MORE = ("sources", "supersedes", "override")
+
+Verdict = Literal["yes", "no", "defer"]
+
+
+class CandidateRecord(Readable, msgspec.Struct, frozen=True):
+    """What the checklist says of one fact: promote it (yes), let it wait in the inbox (defer), or neither (no)."""
+
+    subject: str
+    classification: str
+    """user, feedback, project or reference; "task" for what is about one task; "" if nobody said which."""
+    evidence: tuple[str, ...]
+    """Where it can be seen: file and line."""
+    promote: Verdict
+    reason: str
+    confidence: float = 0.0
+    origins: tuple[str, ...] = ()
+    not_counted: tuple[tuple[str, str], ...] = ()
+    """Sources that are no evidence, and why."""
+    item: str = ""
+    """The item that it has become, is known as, or waits as."""
+    comparison: str = ""
+    """What it is nearly the same as, beside it."""
+    choices: tuple[str, ...] = ()
+    """What `memory.resolve` can make of it, if it waits."""
+    trial: DigestTrial = DigestTrial()
+    """What it would have done to recorded digests."""
+    basis: str = ""
+    """What it is promoted on, as it is recorded."""
+
+    def __str__(self) -> str:
+        kind = f" [{self.classification}]" if self.classification else ""
+        lines = [f"{self.promote}: {self.subject or '(no subject)'}{kind}: {self.reason}"]
+        lines += [f"  {line}" for line in self.comparison.splitlines()]
+        lines += [f"  {digest}" for digest in self.trial.worse]
+        lines += [f"  not counted: {id} ({why})" for id, why in self.not_counted]
+        if self.choices and self.item:
+            lines.append(f"  waits as {self.item}: resolve it with {', '.join(self.choices)}")
+        return "\n".join(lines)
+
+
+class PromotionReport(Listing[CandidateRecord], msgspec.Struct, frozen=True):
+    """One record for each fact, in their order; and whether it was written, or only looked at."""
+
+    ENTRIES = "records"
+
+    records: tuple[CandidateRecord, ...]
+    task: str = ""
+    written: bool = False
+
+    def of(self, verdict: Verdict) -> tuple[CandidateRecord, ...]:
+        """The records with this verdict: yes, no or defer."""
+        return tuple(record for record in self.records if record.promote == verdict)
+
+    def __str__(self) -> str:
+        if not self.records:
+            return "no facts were given"
+        counts = ", ".join(f"{len(self.of(verdict))} {verdict}" for verdict in ("yes", "defer", "no"))
+        only = "" if self.written else "; nothing was written"
+        return "\n".join([*map(str, self.records), f"promote: {counts}{only}"])
+
+
+def promote(
+    session: Session, facts: Sequence[Mapping[str, Any]], *, task: str = "", dry_run: bool = False
+) -> PromotionReport:
+    """Promote what was found out to facts of the repository, each through the checklist of a phase boundary.
+
+    A fact has subject, fact (one or two sentences), citations (file:line), reason and category (user, feedback, project
+    or reference); and, if there are any, sources (ids of the events and items and paths of the documents that it comes
+    from), supersedes (ids of facts that it takes the place of) and override (why it is kept although it looks like
+    something that is told elsewhere). It is promoted by itself if two independent origins, a citation that holds or a
+    person speak for it, and if no recorded digest would be worse with it. Otherwise it waits in the inbox, and more
+    sources, or a librarian or person with `memory.resolve`, let it stand. What is about one task stays with the task.
+    Repeating it changes nothing.
+
+    `facts` are the facts. `task` is the name of the task that found them out."""
+    return review_candidates(session, facts, task=task, write=not check_flag("dry_run", dry_run))
+
+
+def review_candidates(
+    session: Session, facts: Sequence[Mapping[str, Any]], *, task: str = "", write: bool = False
+) -> PromotionReport:
+    """The checklist for each of these facts; with `write`, what it says is done. Raises BadInput if they are no list of
+    mappings."""
+    checked, name = _checked(facts), check_text("task", task).strip()
+    records, earlier = list[CandidateRecord](), list[tuple[str, str]]()
+    for fact in checked:
+        record = _reviewed(session, fact, name, write)
+        if not write and record.promote != "no":
+            record = _unless_twice(record, fact, earlier)
+            earlier.append((record.subject, str(fact["fact"])))
+        records.append(record)
+    return PromotionReport(tuple(records), name, write)
+
+
+def _checked(facts: object) -> list[Mapping[str, Any]]:
+    if isinstance(facts, str | Mapping) or not isinstance(facts, Sequence):
+        raise BadInput(f"facts {shown(facts)} is not a list: give mappings with {', '.join(FIVE)}")
+    for place, fact in enumerate(facts, 1):
+        if not isinstance(fact, Mapping):
+            raise BadInput(f"fact {place}: {shown(fact)} is not a mapping with {', '.join(FIVE)}")
+        if stray := sorted(str(name) for name in fact if name not in (*FIVE, *MORE)):
+            raise BadInput(
+                f"fact {place} has no {', '.join(stray)}: its fields are {', '.join((*FIVE, *MORE))}"
+            )
+    return list(facts)
+
+
+def _unless_twice(
+    record: CandidateRecord, fact: Mapping[str, Any], earlier: Sequence[tuple[str, str]]
+) -> CandidateRecord:
+    """The record, or that it would wait because an earlier fact of the same call says nearly the same."""
+    for subject, other in earlier:
+        likeness = near_duplicate(subject, other, record.subject, str(fact["fact"]))
+        if likeness.flagged:
+            why = f"nearly the same as {subject!r}, an earlier fact of this call"
+            return replace(record, promote="defer", reason=why, comparison=str(likeness), item="")
+    return record
+
+
+# the checklist
+
+
+def _reviewed(session: Session, fact: Mapping[str, Any], task: str, write: bool) -> CandidateRecord:
+    subject, category = str(fact.get("subject") or ""), fact.get("category")
+    citations = fact.get("citations") or ()
+    places = tuple(map(str, citations)) if isinstance(citations, list | tuple) else ()
+    record = CandidateRecord(" ".join(subject.split()), str(category or ""), places, "no", "")
+    if category not in CATEGORIES:
+        why = f"unclassified: say which category it is: {', '.join(CATEGORIES)}"
+        return replace(record, classification="", reason=why)
+    if names := _about_task(subject, str(fact.get("fact") or ""), task):
+        where = f"the folder of the task {task!r}" if task else "the task's folder"
+        why = f"it is about one task ({names}): keep it in {where}"
+        return replace(record, classification="task", reason=why)
+    try:
+        kept, said, cited = checked_fact(
+            _without_task(subject, task), fact.get("fact") or "", citations or [], fact.get("reason") or "",
+            category,
+        )  # fmt: skip
+        sources = source_events(session, fact.get("sources") or ())
+        fields = {
+            "key": kept, "value": said, "citations": cited, "reason": fact["reason"], "category": category,
+            "repository": True, "shared": True, "parents": sources[:MAX_PARENTS],
+            "supersedes": fact.get("supersedes") or (), "override": fact.get("override") or "",
+        }  # fmt: skip
+        preview = previewed(session, **fields)
+    except (BadInput, NotFound) as error:
+        return replace(record, reason=str(error))
+    record, result = replace(record, subject=kept), preview.result
+    if (waiting := _waiting(session, result)) is not None:
+        return _tried_again(session, record, waiting, sources, write)
+    hold: Held | None = None
+    if preview.item is not None:
+        hold, record = _examined(session, record, preview.item, sources, result.superseded)
+        noted = {name: value for name, value in (("evidence", record.basis), ("task", task)) if value}
+        fields["provenance"] = {"metadata": noted} if noted else {}
+    if write:
+        return _judged(record, remember_or_hold(session, hold, **fields))
+    judged = _judged(record, result)
+    return judged if preview.item is None else replace(judged, item="")  # it has no id yet
+
+
+def _about_task(subject: str, fact: str, task: str) -> str:
+    """The words by which a fact is about one task alone; "" if it is not."""
+    if subject.strip() and not lasting_subject(_without_task(subject, task)):
+        return subject.strip()
+    folder = _folder(task)
+    return about_one_plan(fact) or (folder if folder and folder in fact.casefold() else "")
+
+
+def _without_task(subject: str, task: str) -> str:
+    """A subject without the name of the task's folder."""
+    folder = _folder(task)
+    place = subject.casefold().find(folder) if folder else -1
+    if place < 0:
+        return subject
+    return f"{subject[:place].rstrip(' :,;-–')} {subject[place + len(folder) :].lstrip(' :,;-–')}".strip()
+
+
+def _folder(task: str) -> str:
+    """The name of a task's folder, if it cannot be mistaken for a word."""
+    name = slug(task) if task else ""
+    return name if "-" in name else ""
+
+
+def _examined(
+    session: Session, record: CandidateRecord, item: Item, sources: Sequence[str], ends: Sequence[str]
+) -> tuple[Held | None, CandidateRecord]:
+    """Whether what is new has to wait, and the record of why or why not."""
+    found = evidence_of(session, item, sources)
+    trial = tried_on_digests(session, item, ends) if found.enough else DigestTrial()
+    hold = trial.hold() if found.enough else Held("evidence", reason=found.lacking)
+    record = replace(
+        record, confidence=found.confidence, origins=found.origins, not_counted=found.not_counted, trial=trial,
+        promote="yes" if hold is None else "defer", reason=_why(found, trial), basis=found.basis,
+        choices=() if hold is None else hold.choices,
+    )  # fmt: skip
+    return hold, record
+
+
+def _why(found: Evidence, trial: DigestTrial) -> str:
+    hold = trial.hold()
+    return str(found) if hold is None else hold.because
+
+
+def _judged(record: CandidateRecord, result: RememberResult) -> CandidateRecord:
+    """The record with what became of the fact, or would: kept, held for the reason that the record gives, or known
+    already, nearly known, contradicted or refused."""
+    held, id = result.held, result.item_id or ""
+    if result.outcome == "stored":
+        return replace(record, item=id if record.promote == "yes" else "")
+    if result.outcome != "flagged" or held is None:
+        return replace(record, promote="no", reason=result.reason, item=id, trial=DigestTrial(), choices=())
+    if held.why == "evidence":
+        return replace(record, item=id)
+    return replace(
+        record,
+        promote="defer",
+        reason=result.reason,
+        item=id,
+        comparison=held.comparison,
+        choices=held.choices,
+    )
+
+
+# what waits for evidence already
+
+
+def _waiting(session: Session, result: RememberResult) -> Item | None:
+    """The item that says the same and waits for evidence, if that is what became of it."""
+    if result.outcome != "flagged" or result.item_id is None or result.held is None:
+        return None
+    with session.viewer() as viewer:
+        item = viewer.item(result.item_id)
+    waits = (
+        item is not None and item.status == "held" and item.held is not None and item.held.why == "evidence"
+    )
+    return item if waits else None
+
+
+def _tried_again(
+    session: Session, record: CandidateRecord, waiting: Item, sources: Sequence[str], write: bool
+) -> CandidateRecord:
+    """Count what is new with what it waits with. If that is enough, it stands from now on."""
+    event = session.ledger.event(waiting.id)
+    before = [] if event is None else [*event.parents]
+    every = [*(before or [waiting.id]), *(sources or ())]
+    ends = () if waiting.held is None else waiting.held.supersedes
+    hold, record = _examined(session, record, waiting, list(dict.fromkeys(every)), ends)
+    record = replace(record, item=waiting.id)
+    if hold is None and write:
+        try:
+            request = Prove(session.actor, waiting.id, record.basis, session.run)
+            session.submit("memory.prove", request, "promote")
+        except Conflict as error:  # something contradicts it by now
+            return replace(record, promote="defer", reason=str(error))
+    return record
