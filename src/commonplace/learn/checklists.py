@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
@@ -157,7 +158,7 @@ def _slugs(kept: str, tasks: Sequence[str]) -> ChecklistStep:
 
 def _names(text: str, task: str) -> bool:
     """Whether a text names a task by the name of its folder; a single word may mean anything."""
-    return "-" in task and task in text.casefold().replace("/", " ").replace("`", " ").split()
+    return "-" in task and task in re.findall(r"[\w-]+", text.casefold())
 
 
 def _tasks(session: Session, at: At) -> list[str]:

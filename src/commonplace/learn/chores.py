@@ -10,9 +10,10 @@ import msgspec
 
 from ..ledger.checks import check_each
 from ..ledger.printing import Listing, Readable
-from ..memory.claims import corrects
+from ..memory.claims import claim_of, critical
 from ..memory.fields import check_one_of
-from ..memory.items import Item
+from ..memory.items import Item, subject_and_fact
+from ..memory.likeness import words_of
 from ..memory.suggestions import Suggestion
 from ..memory.verbs import Memory
 from .duplicates import kept_of
@@ -110,12 +111,12 @@ def _may_change(session: Session, item: Item) -> bool:
 
 
 def _merge(session: Session, memory: Memory, items: list[Item], why: str, dry_run: bool) -> tuple[str, str]:
-    """Keep one of two items, with the citations and reasons of both. What differs in a number, a name or a "not" may be
-    a correction: a person merges it."""
-    keeper = kept_of(items)
-    other = next(item for item in items if item is not keeper)
-    if corrects(keeper.text, [other.text]) or corrects(other.text, [keeper.text]):
+    """Keep one of two items, with the citations and reasons of both: the more specific one. Two of which each has words
+    of its own may correct each other, and so may two with other numbers, names or a "not": a person merges them."""
+    keeper = _more_specific(*items)
+    if keeper is None:
         return "listed", f"{why}, but one may correct the other: archive the one that is wrong"
+    other = next(item for item in items if item is not keeper)
     if other.agent != keeper.agent and not (keeper.shared and other.shared):
         return "listed", f"{why}, but they are for different readers"
     citations = list(dict.fromkeys((*keeper.citations, *other.citations)))
@@ -137,3 +138,14 @@ def _merge(session: Session, memory: Memory, items: list[Item], why: str, dry_ru
         memory.revise(keeper, citations=citations, reason=reason, why=f"merged with {other.id}")
     memory.archive(other, why=f"merged with {keeper.id}")
     return "done", f"{why}; {keeper.id} stays"
+
+
+def _more_specific(first: Item, second: Item) -> Item | None:
+    """Of two items the one that says all that the other does; None if neither does for certain."""
+    if critical(first.text) != critical(second.text):
+        return None
+    mine, theirs = words_of(first.as_content()), words_of(second.as_content())
+    (_, fact), (_, fact2) = subject_and_fact(first.as_content()), subject_and_fact(second.as_content())
+    if mine == theirs:
+        return kept_of((first, second)) if claim_of(fact) == claim_of(fact2) else None
+    return first if mine > theirs else second if mine < theirs else None

@@ -219,9 +219,8 @@ def readable_documents(session: Session, at: At = None) -> dict[str, Sequence[Do
 def _stale_notes(
     text: str, tasks: Mapping[str, TaskState], scope: str, option: str
 ) -> Iterator[HygieneFinding]:
-    style = {violation.line for violation in check_notes(text)}
     for finding in reviewed(text, tasks):
-        if finding.verdict != "unclear" and finding.line not in style:
+        if finding.verdict != "unclear" and not finding.style:
             prune = f"commonplace learn prune-notes{option}"
             command = (
                 prune if finding.verdict == "stale" else f"commonplace documents write-notes TEXT{option}"

@@ -68,6 +68,8 @@ class NoteFinding(Readable, msgspec.Struct, frozen=True):
     verdict: Verdict = "stale"
     task: str = ""
     """The folder of the task that it belongs to, if one is known."""
+    style: bool = False
+    """Whether it breaks a rule for notes, whatever the tasks say."""
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.text.strip()!r}: {self.why}"
@@ -265,10 +267,10 @@ def _by_style(text: str, lines: Sequence[_Line], goal: str) -> Iterator[NoteFind
         elif violation.rule in ("journal", "plan_phase"):
             line = lines[violation.line - 1]
             verdict: Verdict = "rewrite" if line.role in ("objective", "blocker") else "stale"
-            yield NoteFinding(line.number, line.text, violation.message, verdict, goal)
+            yield NoteFinding(line.number, line.text, violation.message, verdict, goal, True)
             left = [other for other in left if other is not line or verdict == "rewrite"]
     for line in dict.fromkeys(fenced):
-        yield NoteFinding(line.number, line.text, "no code here: name the file it is in", "stale", goal)
+        yield NoteFinding(line.number, line.text, "no code here: name the file it is in", "stale", goal, True)
     left = [line for line in left if line not in fenced]
     while crowd := [
         problem
@@ -277,7 +279,7 @@ def _by_style(text: str, lines: Sequence[_Line], goal: str) -> Iterator[NoteFind
     ]:
         line = left.pop(crowd[0].line - 1)
         verdict = "rewrite" if line.role in ("objective", "phase", "blocker") else "stale"
-        yield NoteFinding(line.number, line.text, crowd[0].message, verdict, goal)
+        yield NoteFinding(line.number, line.text, crowd[0].message, verdict, goal, True)
 
 
 def _fence(lines: Sequence[_Line], first: int) -> list[_Line]:
