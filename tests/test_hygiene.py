@@ -66,6 +66,11 @@ CLEAN = {
     "On call": "Whoever is on call may roll back without asking.",
     "Secrets": "Secrets come from the vault at start, and are never on disk.",
     "Uploads": "An upload is scanned before it gets an address.",
+    "Deploys and the network": "`make deploy` needs the tunnel.",
+    "Deploys and days": "`make deploy` is never run on a Friday.",
+    "Deploys and keys": "`make deploy` asks for a second key.",
+    "Deploys and workers": "`make deploy` restarts the workers.",
+    "Deploys and caches": "`make deploy` empties the caches.",
     "Rate limits": "Limits are counted for each customer, not for each key.",
 }
 

@@ -1,8 +1,8 @@
 """Entries that are about one subject or one command, and which of them to keep.
 
-An entry is about a command if it names that one and, beside it, nothing in particular: no number, identifier or path,
-and only a few words. "Run the evals with `cd evals && npm test`" is about the command; "`npm test` needs Node 20" is
-a fact of its own that mentions one.
+An entry is about a command if it says that the command is run, what for, and nothing else in particular: no number,
+identifier, path or "not", and only a few words. "Run the evals with `cd evals && npm test`" is about the command;
+"`npm test` needs Node 20" and "`npm test` restarts the workers" are facts of their own.
 """
 
 from __future__ import annotations
@@ -32,24 +32,26 @@ KEEPER = (
     "has the most citations, and is the newest, in this order"
 )
 
-_PATH = r"[\w.@~][\w.@~/+-]*"
-_FLAG = r"--?[A-Za-z][\w-]*(?:=[\w./,:@+-]+)?"
-_ARGUMENTS = rf"(?: (?:{_FLAG}|{_PATH}/[\w./-]*|[\w-]+\.(?!\s|$)[\w./:-]+))"
+# Every part is of bounded length and never tried twice, so that a text is looked through in linear time.
+_PATH = r"[\w.@~][\w.@~/+-]{0,80}+"
+_FLAG = r"--?[A-Za-z][\w-]{0,40}+(?:=[\w./,:@+-]{1,80}+)?+"
+_ARGUMENT = rf"(?: (?:{_FLAG}|(?=[\w@~+-]{{1,40}}+(?:/|\.\w))[\w.@~/+:-]{{1,80}}+))"
 _PLAIN = (
-    r"(?:(?:npm|pnpm|yarn|bun) (?:run [\w:.-]+|test|start|ci|install|build|lint)"
-    r"|go (?:test|build|run|vet|generate|mod \w+)|cargo (?:test|build|run|clippy|fmt|bench|nextest run)"
+    r"(?:(?:npm|pnpm|yarn|bun) (?:run [\w:.-]{1,40}+|test|start|ci|install|build|lint)"
+    r"|go (?:test|build|run|vet|generate)|cargo (?:test|build|run|clippy|fmt|bench)"
     r"|docker(?: compose|-compose) (?:up|down|build|run|exec)|docker (?:build|run|push|exec)"
-    r"|(?:pip|pip3|poetry|uv|bundle|composer) (?:install|sync|run [\w.-]+)|uv pip install"
-    r"|make (?!sure\b|sense\b|use\b|an?\b|the\b|for\b|it\b|to\b|that\b|and\b|or\b|is\b|in\b|on\b)[\w.-]*\w"
-    r"|npx [\w@./-]+|(?:python|python3|node|ruby|bash|sh) (?:-m [\w.]+|[\w./-]+\.\w+)|\./[\w./-]+\w)"
+    r"|(?:pip|pip3|poetry|uv|bundle|composer) (?:install|sync|run [\w.-]{1,40}+)"
+    r"|make (?!(?:sure|sense|use|an?|the|for|it|to|that|and|or|is|in|on)\b)\w[\w-]{0,40}+"
+    r"|npx [\w@./-]{1,80}+|(?:python|python3|node|ruby|bash|sh) (?:-m [\w.]{1,40}+|[\w/-]{1,80}+\.\w{1,5}+)"
+    r"|\./\w[\w./-]{0,80}+)(?![\w-])"
 )
 """Commands that prose names so that nothing else can be meant."""
 _TOOLS = r"(?:pytest|ruff|mypy|eslint|jest|vitest|black|tsc)"
-_SIMPLE = rf"(?:cd {_PATH}|{_PLAIN}{_ARGUMENTS}*|{_TOOLS}{_ARGUMENTS}*)"
-_CHAIN = rf"{_SIMPLE}(?: ?(?:&&|;) ?{_SIMPLE})+"
+_SIMPLE = rf"(?>cd {_PATH}|{_PLAIN}{_ARGUMENT}{{0,6}}+|{_TOOLS}{_ARGUMENT}{{0,6}}+)"
+_CHAIN = rf"{_SIMPLE}(?: ?(?:&&|;) ?{_SIMPLE}){{1,4}}+"
 _OTHERS = (
     r"(?:git|kubectl|helm|terraform|just|task|rake|mix|mvn|gradle|dotnet|tox|nox|psql|curl|ssh|aws|gcloud|brew|rails"
-    r"|systemctl|alembic|uvicorn|gunicorn|deno|java|php|pytest|ruff|mypy|eslint|jest) \S.*"
+    r"|systemctl|alembic|uvicorn|gunicorn|deno|java|php|pytest|ruff|mypy|eslint|jest) \S.*+"
 )
 """Commands that are only certain in backticks: "just run it" is none."""
 _LED = "|".join(
@@ -61,11 +63,23 @@ _LED = "|".join(
 )  # fmt: skip
 _QUOTED = re.compile(r"`([^`\n]{1,200})`")
 _SPOKEN = re.compile(
-    rf"(?<![\w/.-])(?:{_CHAIN}|(?:{_LED})(?:{_PLAIN}{_ARGUMENTS}*|{_TOOLS}{_ARGUMENTS}+))(?![\w/-])",
+    rf"(?<![\w/.-])(?:{_CHAIN}|(?:{_LED})(?:{_PLAIN}{_ARGUMENT}{{0,6}}+|{_TOOLS}{_ARGUMENT}{{1,6}}+))",
     re.IGNORECASE,
 )
-_IN_QUOTES = re.compile(rf"\(?(?:\$ )?(?:{_CHAIN}|{_SIMPLE}|{_OTHERS})(?: .*)?\)?")
-_PARTICULAR = re.compile(r"\d|\w[_/]\w|\w\.\w|[a-z][A-Z]")
+_IN_QUOTES = re.compile(rf"\(?(?:\$ )?(?:{_CHAIN}|{_SIMPLE}|{_OTHERS})(?: .*+)?\)?")
+_PARTICULAR = re.compile(
+    r"\d|\w[_/]\w|\w\.\w|[a-z][A-Z]|(?i:\b(?:not|never|no|only|cannot|without|unless)\b|n't\b)"
+)
+_BEFORE = re.compile(
+    r"(?i)(?:\b(?:runs?|running|uses?|using|with|via|by|through|execut(?:e|es|ed|ing)|calls?|calling|invokes?|is|are|be"
+    r"|command|type|do|call)|[:=(\"'“‘—–])\s*[(\"'“‘]?$"
+)
+"""What stands before a command that is run."""
+_AFTER = re.compile(
+    r"(?i)[)\"'”’.:;,\s—–-]*(?:$|\(|(?:runs?|executes?|starts?|launches|performs?|does|tests?|checks?|builds?|lints?"
+    r"|deploys?|brings|verifies|validates|covers|from|in|for|before|to|as|will run|is (?:the|how|our|what|used|an?))\b)"
+)
+"""What stands after a command that the entry begins with, if it says what the command is for."""
 
 
 class DuplicateEntries(Readable, msgspec.Struct, frozen=True):
@@ -139,7 +153,7 @@ def abouts(item: Item) -> Iterator[str]:
     if item.kind == "fact":
         yield f"the subject {subject_form(subject)!r}"
     commands = {command for text in (subject, fact) for _, command in commands_in(text)}
-    if len(commands) == 1 and _says_little(fact):
+    if len(commands) == 1 and _describes(fact):
         yield f"the command `{commands.pop()}`"
 
 
@@ -168,16 +182,23 @@ def commands_in(text: str) -> Iterator[tuple[re.Match[str], str]]:
 
 def command_form(command: str) -> str:
     """One spelling of a command: `(cd ./evals/; npm run test)` is `cd evals && npm test`."""
-    plain = " ".join(command.split()).removeprefix("$ ").strip("() ").rstrip(".,:;")
-    plain = re.sub(r" ?(?:&&|;) ?", " && ", plain)
-    plain = re.sub(r"\bcd (?:\./)?([\w.@~/+-]*?)/*(?= |$)", r"cd \1", plain)
-    return re.sub(r"\b(npm|pnpm|yarn|bun) run test\b", r"\1 test", plain)
+    plain = " ".join(command.replace("&&", ";").split()).removeprefix("$ ").strip("() ").rstrip(".,:;")
+    return " && ".join(_simple_form(part.split()) for part in plain.split(";") if part.strip())
 
 
-def _says_little(fact: str) -> bool:
-    """Whether an entry that names a command says nothing in particular besides it."""
-    rest = fact
+def _simple_form(words: list[str]) -> str:
+    if words[0] == "cd":
+        words = [words[0], *(word.removeprefix("./").rstrip("/") for word in words[1:])]
+    if words[1:3] == ["run", "test"] and words[0] in ("npm", "pnpm", "yarn", "bun"):
+        words = [words[0], *words[2:]]
+    return " ".join(words)
+
+
+def _describes(fact: str) -> bool:
+    """Whether an entry says only that a command is run, and what for, and nothing else in particular."""
+    rest, placed = fact, True
     for match, _ in commands_in(fact):
+        placed &= bool(_BEFORE.search(fact[: match.start()]) or _AFTER.match(fact[match.end() :]))
         rest = rest[: match.start()] + " " * (match.end() - match.start()) + rest[match.end() :]
-    words = tokens(rest) - STOPWORDS
-    return len(words) <= MOST_WORDS and not _PARTICULAR.search(rest)
+    few = len(tokens(rest) - STOPWORDS) <= MOST_WORDS
+    return placed and few and not _PARTICULAR.search(rest)

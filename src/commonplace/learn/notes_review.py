@@ -51,7 +51,7 @@ _OPEN = re.compile(r"(?i)\b(?:not|never|until|once|when|if|unless|before|should|
 _ALMOST = re.compile(r"(?i)\b(?:partly|partially|almost|nearly|mostly|half)\b")
 _NONE = re.compile(r"(?i)\W*(?:none|nothing|no|n/?a)?\b[^\w]*$")
 _PHASE = re.compile(r"(?i)\bphase\W{0,3}(\d{1,4})\b")
-_REPORTED = re.compile(r"(?i)phase[-_ ]?(\d{1,4})(?=.*(?:report|complet|done|finish))")
+_REPORT = re.compile(r"(?i)report|complet|done|finish")
 _SAYS_COMPLETE = re.compile(
     r"(?im)^\W*phase[-_ ]?(\d{1,4})\b"
     r"(?![^\n]*\b(?:not|in progress|when|if|until|once|to be|must|should|will|\d+ ?%)(?!\w))"
@@ -96,7 +96,8 @@ def task_states(documents: Mapping[str, Sequence[DocumentEntry]]) -> dict[str, T
             continue
         statuses.setdefault(task, (0, ""))
         of_task = phases.setdefault(task, set())
-        of_task.update(int(match[1]) for match in _REPORTED.finditer(name))
+        if _REPORT.search(name):
+            of_task.update(int(phase) for phase in re.findall(r"(?i)phase[-_]?(\d{1,4})", name))
         for entry in entries:
             status, complete = _gate(entry.text) if path.endswith(".ndjson") else _said(entry.text)
             of_task.update(complete)
