@@ -298,6 +298,24 @@ def test_pruning_needs_the_right_to_write_stays_in_its_scope_and_follows_an_eras
     assert "Miller" not in book.documents.notes()
 
 
+@pytest.mark.spec("6.6", "2.7", "4.3")
+def test_a_secret_in_the_notes_is_shown_nowhere_and_hidden_notes_are_not_pruned(book: Book) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    ada, ben = book.as_actor("ada"), book.as_actor("ben")
+    ada.documents.write_notes(f"- Objective: Add {secret}\n- Blockers: token {secret} (resolved)")
+    assert ben.learn.prune_notes().removed == (), "it is sensitive, so he does not see it"
+    pruned = ada.learn.prune_notes()
+    assert pruned.done
+    shown = [
+        str(pruned),
+        ada.documents.notes(),
+        *ada.documents.list(),
+        *map(str, ada.documents.get(pruned.moved[0])),
+    ]
+    assert not [text for text in shown if secret.lower() in text.lower().replace("-", "_")]
+    assert ben.documents.get(pruned.moved[0]) == [], "what is derived is as sensitive"
+
+
 @pytest.mark.spec("6.6", "7.2")
 def test_the_shell_takes_in_a_hand_edit_first_and_prunes_the_file(
     repository: Path, book: Book, cli: Cli

@@ -16,7 +16,7 @@ from ..documents.notes import check_notes
 from ..documents.writing import WriteDocument, WriteDocuments
 from ..errors import BadInput
 from ..ledger.checks import check_text
-from ..ledger.printing import Listing, Readable
+from ..ledger.printing import Listing, Readable, number
 from ..memory.exclusions import excluded
 from ..memory.items import CATEGORIES, Item
 from ..memory.judging import Foreseen, foreseen
@@ -264,13 +264,13 @@ class PrunedNotes(Readable, msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if not self.removed and not self.left:
             return "nothing in NOTES.md is stale"
-        count = f"{len(self.removed)} line{'' if len(self.removed) == 1 else 's'}"
-        act = (
-            "nothing was removed"
-            if self.blocked
-            else f"{count} {'removed' if self.done else 'would be removed'}"
-        )
-        lines = [act + (f": {self.blocked}" if self.blocked else "")]
+        if self.blocked:
+            head = f"nothing was removed: {self.blocked}"
+        elif not self.removed:
+            head = "nothing in NOTES.md is stale for certain"
+        else:
+            head = f"{number(len(self.removed), 'line')} {'removed' if self.done else 'would be removed'}"
+        lines = [head]
         lines += [f"- {finding}" for finding in self.removed]
         lines += [f"moved to {path}" for path in self.moved] if not self.blocked else []
         lines += [f"for a person: {finding}" for finding in self.left]
@@ -323,7 +323,7 @@ def _blocked(after: Sequence[str], hidden: bool) -> str:
 
 def _histories(stale: Sequence[NoteFinding], text: str) -> dict[str, list[NoteFinding]]:
     """The removed lines by the document that takes them: of the task that they are about, or of the objective."""
-    fallback = objective_of(text) or "notes"
+    fallback = objective_of(masked(text)) or "notes"  # the name of a folder is shown to everybody
     histories = defaultdict[str, list[NoteFinding]](list)
     for finding in stale:
         histories[f"{TASKS}{finding.task or fallback}/{HISTORY}"].append(finding)

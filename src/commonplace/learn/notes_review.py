@@ -298,7 +298,8 @@ def _primary(says: str, tasks: Mapping[str, TaskState]) -> list[str]:
     """The tasks that an objective is: its whole text, what stands before its phase, or a folder that it names."""
     first, *others = [part.strip() for part in _PART.split(says) if part.strip()] or [""]
     folders = [part.removeprefix(TASKS).strip("/") for part in others if part.startswith(TASKS)]
-    names = [_slug(name) for name in (says, first.removeprefix(TASKS).strip("/"), *folders)]
+    whole = says.lower().partition("phase")[0].strip(" ,;:(—–-")  # a title may have marks of its own
+    names = [_slug(name) for name in (says, whole, first.removeprefix(TASKS).strip("/"), *folders)]
     return [name for name in dict.fromkeys(names) if name in tasks]
 
 
