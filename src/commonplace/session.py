@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 WRITES = {
     "documents.log": "working", "documents.write": "working", "documents.gate": "working",
-    "documents.archive": "working",
+    "documents.write_many": "working", "documents.archive": "working",
     "memory.remember": "long_term", "memory.remember_many": "long_term",
     "memory.preview": "long_term", "memory.prove": "long_term",
     "memory.resolve": "long_term", "memory.patch": "long_term",

@@ -53,6 +53,13 @@ class WriteDocument(msgspec.Struct, frozen=True):
     secrets: tuple[str, ...] = ()
     id: str | None = None
     if_position: int | None = None
+    parents: tuple[str, ...] = ()
+
+
+class WriteDocuments(msgspec.Struct, frozen=True):
+    """Several writes that land together or not at all."""
+
+    writes: tuple[WriteDocument, ...]
 
 
 class Log(msgspec.Struct, frozen=True):
@@ -106,6 +113,16 @@ def decide_write(overlay: Overlay, request: WriteDocument) -> Event | Denied:
     return _emit(overlay, WRITTEN, request, payload)
 
 
+def decide_write_many(overlay: Overlay, request: WriteDocuments) -> list[Event] | Denied:
+    events = list[Event]()
+    for write in request.writes:
+        event = decide_write(overlay, write)
+        if isinstance(event, Denied):
+            return event  # the first already: all of them are of one author
+        events.append(event)
+    return events
+
+
 def decide_log(overlay: Overlay, request: Log) -> Event | Denied:
     refused = need_tier(overlay, request.by, "working", True, request.run) if request.checked else None
     if refused:
@@ -119,9 +136,9 @@ def _emit(overlay: Overlay, kind: str, request: WriteDocument | Log, payload: di
     if request.secrets:
         payload = {**payload, "secrets": list(request.secrets)}
     labels = {"sensitivity": request.sensitivity, "audience": "team"}
-    parents = request.parents if isinstance(request, Log) else ()
     entry = draft(
-        kind, actor=request.by, payload=payload, run_id=request.run, labels=labels, parents=parents, id=request.id
+        kind, actor=request.by, payload=payload, run_id=request.run, labels=labels, parents=request.parents,
+        id=request.id,
     )  # fmt: skip
     return overlay.emit(entry)
 
@@ -226,6 +243,7 @@ DOCUMENTS = Capability(
     commands={
         "documents.log": decide_log,
         "documents.write": decide_write,
+        "documents.write_many": decide_write_many,
         "documents.gate": decide_gate,
         "documents.archive": decide_archive,
     },

@@ -6,6 +6,8 @@ plans, curator                      what a manager decides; what a delegation le
 reflection                          what an agent makes of what it has been through
 compaction                          a conversation becomes a summary that fits
 promotion, evidence, skills         how what a task has found out becomes a fact of the repository, or a skill
+hygiene, duplicates, notes_review   the audit of what pollutes memory
+checklists, chores                  before a fact is written; pruning NOTES.md; what a librarian does with suggestions
 verbs                               `book.learn`: each verb is a function of one of these modules
 """
 

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 from ..verbs import method, namespace
 from .board import ContextDigests, RunBoard, register_tool
+from .checklists import check_fact, prune_notes
+from .chores import chores
 from .compaction import compact
 from .curator import curate_run, prior_runs
+from .hygiene import hygiene
 from .promotion import promote
 from .reflection import reflect, reflection_due
 from .skills import patterns, propose_skills
@@ -34,3 +37,7 @@ class Learn:
     promote = method(promote)
     patterns = method(patterns)
     propose_skills = method(propose_skills)
+    hygiene = method(hygiene)
+    check_fact = method(check_fact)
+    prune_notes = method(prune_notes)
+    chores = method(chores)

@@ -7,8 +7,9 @@ Nothing is dropped without an answer that says so, and what a person should choo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from ..ledger.checks import from_us
 from ..ledger.events import Event, draft
 from ..ledger.labels import strictness
 from ..ledger.overlay import Overlay
+from ..ledger.reader import ViewReader
 from ..ledger.scopes import scope_of
 from .changes import change, end_disputes, weight_of
 from .claims import framed, key_form
@@ -94,6 +96,30 @@ class Case(NamedTuple):
         fields = {"held": msgspec.to_builtins(held)}
         visible = readable_ids(fields, lambda id: may_read_id(self.overlay, self.rights, id))
         return msgspec.convert(visible["held"], Held)
+
+
+class Foreseen(NamedTuple):
+    """What a fact of the repository would meet in the book if it were remembered now."""
+
+    twin: Item | None
+    """The item that says the same."""
+    broader: Item | None
+    """The fact about the same subject that says all of it, and more."""
+    against: tuple[Item, ...]
+    """The facts under the same key that say otherwise."""
+    near: Item | None
+    """The item that it would be held for as nearly the same."""
+
+
+def foreseen(views: ViewReader, rights: Rights, content: Mapping[str, Any], now_us: int) -> Foreseen:
+    """What a fact would meet, as far as its author may see it. It reads as `decide_remember` does, and writes
+    nothing."""
+    request = Remember(rights.actor, content, {})
+    # What is called here only reads, which a snapshot can as well as a transaction.
+    case = Case(cast(Overlay, views), request, rights, new_item(rights.actor, content, now_us))
+    against = tuple(fact for fact in case.same_key() if contradicts(case.new, fact))
+    near = _nearest(case, ())
+    return Foreseen(_twin(case), _broader(case), against, None if near is None else near[0])
 
 
 def decide_remember(overlay: Overlay, request: Remember) -> RememberResult | Denied:
@@ -418,14 +444,18 @@ def _supersedable(case: Case, id: str) -> Item:
 
 def _more_specific(case: Case) -> RememberResult | None:
     """The refusal of a fact of the repository if another one about the same subject says all of it, and more."""
+    broader = _broader(case)
+    if broader is None or broader.id in case.request.supersedes:
+        return None
+    return _rejected(f"a more specific fact of the repository is known: {broader.id}", broader.id)
+
+
+def _broader(case: Case) -> Item | None:
     if not case.new.repository:
         return None
     mine = tokens(str(case.new.value))
     facts = (fact for fact in case.same_key() if fact.repository and holds_for(case.new, fact))
-    broader = next((fact for fact in facts if mine < tokens(str(fact.value))), None)
-    if broader is None or broader.id in case.request.supersedes:
-        return None
-    return _rejected(f"a more specific fact of the repository is known: {broader.id}", broader.id)
+    return next((fact for fact in facts if mine < tokens(str(fact.value))), None)
 
 
 # what has to wait for a choice

@@ -738,6 +738,7 @@ RENDER: dict[str, Render] = {
     "[Contribution]": _contributions, "[Claim]": _claims,
     **dict.fromkeys(RECORDS, one_record), **{f"[{name}]": records for name in RECORDS},
     "[Decision]": decision_lines,
+    **dict.fromkeys(("HygieneReport", "FactChecklist", "PrunedNotes", "ChoreReport"), _sentences),
 }  # fmt: skip
 """How each answer looks, by the verb's path or by its type; `[…]` is a list of them."""
 
@@ -776,6 +777,7 @@ EMPTY = {
 
 REFUSED: dict[str, Callable[[Any], bool]] = {
     "RememberResult": lambda kept: kept.outcome == "rejected",
+    "FactChecklist": lambda checked: not checked.ok,
     "Verification": lambda found: not found.ok,
     "list": lambda found: bool(found) and _type(found[0]) == "FoundText",
 }

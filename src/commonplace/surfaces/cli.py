@@ -214,7 +214,7 @@ def run(verb: Verb, shell: Shell, typed: Mapping[str, Any]) -> Any:
 def _writes_memory(verb: Verb) -> bool:
     """Whether it is a verb about memory that writes. Every verb that reads has a parameter `at`."""
     keeps = getattr(verb.answer, "__name__", "") == "RememberResult"
-    about_memory = keeps or verb.path[0] in ("memory", "documents")
+    about_memory = keeps or verb.path[0] in ("memory", "documents", "learn")
     return about_memory and all(parameter.name != "at" for parameter in verb.parameters)
 
 
