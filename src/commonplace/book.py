@@ -23,6 +23,7 @@ from .errors import (
 )
 from .files.trust import is_ours, trust_book
 from .index.names import best_embedder
+from .learn.lifecycle import LIFECYCLE
 from .ledger.checks import check_each
 from .ledger.clocks import clock_trouble, now_us
 from .ledger.erase import Erasure
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from .runs import RunInfo
     from .state.diff import Difference
 
-BUILT_IN = (LEDGER, SCOPES, ACCESS, STATE, DOCUMENTS, MEMORY, RECALL, WORK, THREADS)
+BUILT_IN = (LEDGER, SCOPES, ACCESS, STATE, DOCUMENTS, MEMORY, RECALL, WORK, THREADS, LIFECYCLE)
 """The capabilities that every book has."""
 
 DIGEST = re.compile(r"[0-9a-f]{64}")

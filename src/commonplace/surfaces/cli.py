@@ -49,6 +49,7 @@ TOP = {
     "import": ("Take in an export, or another tool's memory.", "book:import_"),
     "run": ("Run a workflow to its end.", "running:run"),
     "validate": ("List what is wrong with a workflow's files.", "running:validate"),
+    "resume": ("All that is needed to go on with a task.", "learn.resume"),
     "inbox": ("All that waits for a person.", "inbox"),
 }
 """The everyday commands: what `--help` says of each, and where it is."""
@@ -78,7 +79,7 @@ GROUPS = {
         {"documents.day": "daily"},
         {"check-notes": "book:check_notes"},
     ),
-    "learn": Group("What one run learns for the next.", ("learn",)),
+    "learn": Group("What one run learns for the next.", ("learn",), {"learn.resume": None}),
     "mirror": Group(
         "The memory as markdown that people edit.",
         own={"sync": "book:mirror_sync", "status": "book:mirror_status", "watch": "book:mirror_watch"},
@@ -209,7 +210,7 @@ def run(verb: Verb, shell: Shell, typed: Mapping[str, Any]) -> Any:
 def _writes_memory(verb: Verb) -> bool:
     """Whether it is a verb about memory that writes. Every verb that reads has a parameter `at`."""
     keeps = getattr(verb.answer, "__name__", "") == "RememberResult"
-    about_memory = keeps or verb.path[0] in ("memory", "documents")
+    about_memory = keeps or verb.path[0] in ("memory", "documents", "learn")
     return about_memory and all(parameter.name != "at" for parameter in verb.parameters)
 
 
