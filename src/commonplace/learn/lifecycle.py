@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from ..access.commands import need_tier
 from ..access.masking import masked
 from ..access.rights import rights_of
 from ..documents.document import (
@@ -135,40 +136,46 @@ def context_start(
     session: Session,
     task: str | None = None,
     *,
-    bodies: Sequence[str] = (),
+    files: Sequence[str] = (),
     max_chars: int = 8000,
     at: At = None,
 ) -> LifecycleReport:
     """Read what a new context begins with: NOTES.md, the notes of the task's session if there are any, and a list of
     the files of sessions and tasks with their sizes and first lines. Writes nothing.
 
-    `task` is the name of the task; without one, the files of all tasks are listed. `bodies` are files of that list to
-    read in full, by their paths or by their names in the task's folder."""
+    `task` is the name of the task; without one, the files of all tasks are listed. `files` are those of the
+    list to read in full, by their paths or by their names in the task's folder."""
     budget, checks = check_whole("max_chars", max_chars), Checks(session, at)
-    wanted = [check_text("bodies", name) for name in check_each("bodies", bodies)]
+    wanted = [check_text("files", name) for name in check_each("files", files)]
     session.check_reads("working")
     folder = "" if task is None else f"{TASKS}{slug(task)}/"
     notes = "" if task is None else session_path(task)
     with session.viewer(at) as viewer:
         places = (SESSIONS, TASKS) if task is None else (notes, folder)
         documents = documents_of(session, viewer, (NOTES, *places))
-        bodies_of = [path if path in documents else folder + path for path in wanted]
-        if unknown := [path for path, found in zip(wanted, bodies_of, strict=True) if found not in documents]:
+        wanted_paths = [path if path in documents else folder + path for path in wanted]
+        if unknown := [
+            path for path, found in zip(wanted, wanted_paths, strict=True) if found not in documents
+        ]:
             there = ", ".join(documents) or "none"
-            raise NotFound(f"bodies names {shown(unknown[0])}, and there is no such file: there are {there}")
-        read = [path for path in dict.fromkeys((NOTES, notes, *bodies_of)) if path in documents]
+            raise NotFound(f"files names {shown(unknown[0])}, which is not there: there are {there}")
+        read = [path for path in dict.fromkeys((NOTES, notes, *wanted_paths)) if path in documents]
         stale = staleness_of(viewer, checks, [entry for path in read for entry in documents[path]])
-    files = [_outline(path, listed) for path, listed in documents.items() if path != NOTES]
+    outlines = [_outline(path, listed) for path, listed in documents.items() if path != NOTES]
     lines = [
         *notes_lines(documents.get(NOTES, ()), stale),
         *session_lines(documents.get(notes, ()), stale),
-        *(outline_line(place, each.path, str(each)) for place, each in enumerate(files)),
-        *(entry_line("Task folder", path, entry, stale) for path in bodies_of for entry in documents[path]),
+        *(outline_line(place, each.path, str(each)) for place, each in enumerate(outlines)),
+        *(
+            entry_line("Task folder", path, entry, stale)
+            for path in wanted_paths
+            for entry in documents[path]
+        ),
     ]
     text, taken, left_out = packed_lines("Context start", lines, budget)
     record_reading(session, checks, taken)
     return LifecycleReport(
-        "context start", "" if task is None else slug(task), text=text, read=tuple(read), files=tuple(files),
+        "context start", "" if task is None else slug(task), text=text, read=tuple(read), files=tuple(outlines),
         left_out=left_out,
     )  # fmt: skip
 
@@ -196,7 +203,7 @@ def phase_start(
     lines = [*folder_lines(material), *item_lines(material.items)]
     text, taken, left_out = packed_lines(f"Folder of {material.slug}", lines, budget)
     record_reading(session, checks, taken)
-    promotion = review_candidates(session, facts, task=task, write=True) if facts else PromotionReport()
+    promotion = _promoted(session, task, facts)
     written = _write(session, WriteMoment(session.actor, session.run, (request,), beside=report))
     folder = tuple(f"{TASKS}{material.slug}/{name}" for name in material.folder)
     return LifecycleReport(
@@ -268,7 +275,7 @@ def task_complete(
     )  # fmt: skip
     if not moment.despite:  # before facts are promoted; it is checked again with the write
         _check_none_regressed(moment.what, [str(item) for item in verified(session, task).regressed])
-    promotion = review_candidates(session, facts, task=task, write=True) if facts else PromotionReport()
+    promotion = _promoted(session, task, facts)
     written = _write(session, moment)
     return LifecycleReport(
         "task complete", slug(task), wrote=written.wrote, promotion=promotion,
@@ -284,6 +291,13 @@ def conversation_end(session: Session, task: str) -> LifecycleReport:
     request = entry_request(session, session_path(task), "clear", "")
     written = _write(session, WriteMoment(session.actor, session.run, (request,)))
     return LifecycleReport("conversation end", slug(task), wrote=written.wrote, left_out=written.left_out)
+
+
+def _promoted(session: Session, task: str, facts: Sequence[Mapping[str, Any]]) -> PromotionReport:
+    """Promote facts, unless the write that comes next will be refused: then nothing is written."""
+    if not facts or session.rights().tier("working") != "read_write":
+        return PromotionReport()
+    return review_candidates(session, facts, task=task, write=True)
 
 
 def _phase(phase: object) -> str:
@@ -378,6 +392,9 @@ def _write(session: Session, moment: WriteMoment) -> WrittenMoment:
 def decide_moment(overlay: Overlay, moment: WriteMoment) -> WrittenMoment | Denied:
     """All documents, or none. What is there already is read inside the transaction: so of two calls at once, or of a
     call and its repetition, the second finds what the first has written."""
+    refused = need_tier(overlay, moment.by, "working", True, moment.run)
+    if refused:
+        return refused
     main = moment.writes[0]
     before, notes = _last_alike(overlay, main, moment.beside), _notes(overlay, moment)
     writes, left_out = list[WriteDocument](), list[LeftOut]()
@@ -398,7 +415,7 @@ def decide_moment(overlay: Overlay, moment: WriteMoment) -> WrittenMoment | Deni
     events = list[Event]()
     for write in writes:
         event = overlay.run(DOCUMENTS.name, decide_write, write)
-        if isinstance(event, Denied):
+        if isinstance(event, Denied):  # of the first one, before anything was written
             return event
         events.append(event)
     return WrittenMoment(tuple(events), tuple(left_out))

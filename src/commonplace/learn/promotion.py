@@ -41,7 +41,7 @@ def review_candidates(
     session: Session,
     facts: Sequence[Mapping[str, Any]],
     *,
-    task: str,
+    task: str,  # noqa: ARG001
     write: bool,
 ) -> PromotionReport:
     """Promote facts that hold beyond one plan."""

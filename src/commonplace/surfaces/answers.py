@@ -721,12 +721,12 @@ def _plainly(_shell: Shell, answer: Any) -> Human:
 
 
 def _as_it_reads(_shell: Shell, answer: Any) -> Human:
-    return lines(str(answer))
+    return page(str(answer))
 
 
-def _resumed(shell: Shell, answer: Any) -> Human:
-    yield from _text(shell, answer.text.rstrip())
-    yield from lines(*(f"left out {each.what}: {each.why}" for each in answer.left_out), style="dim")
+def _resumed(_shell: Shell, answer: Any) -> Human:
+    yield from page(answer.text)
+    yield from lines(*(f"left out: {gap.what} ({gap.why})" for gap in answer.left_out))
 
 
 RECORDS = ("Decision", "Discovery", "Artifact", "Nudge", "Approval", "Escalation", "Branch", "Candidate")
