@@ -187,8 +187,7 @@ def test_what_has_regressed_blocks_until_it_is_verified_or_somebody_gives_a_reas
     assert len(book.memory.list(repository=True)) == 0
     ada.learn.phase_end(LOGIN, 2, report="Done.", despite="the fix is in review")
     report = ada.documents.task(LOGIN)["phase-2-report.md"]
-    assert "login REGRESSED" in report
-    assert "the fix is in review" in report
+    assert "Despite what has regressed: login\nReason to go on: the fix is in review" in report
     assert ada.learn.phase_end(LOGIN, 2, report="Done.").wrote == ()  # that phase has ended
     ada.learn.verify_item(LOGIN, "login", iteration=3)
     told = ada.learn.phase_end(LOGIN, 3, report="Fixed.", despite="no reason")
@@ -253,6 +252,27 @@ def test_who_may_not_write_there_writes_nothing(local: Book) -> None:
             call()
     assert written(local) == 0
     assert ben.learn.resume(LOGIN).text == ""
+
+
+@pytest.mark.spec("L10", "6.9")
+def test_lines_of_notes_that_were_carried_over_are_erased_with_their_source(local: Book) -> None:
+    ada = local.as_actor("ada")
+    first = ada.documents.write_notes("- Objective: login\n- Blockers: Quill has the keys")
+    ada.learn.phase_end(LOGIN, 1, report="Done.")
+    assert "Quill" in ada.documents.notes()
+    local.erase(first.id)
+    assert "Quill" not in ada.documents.notes()
+    assert "Quill" not in str([event.payload for event in local.events()])
+
+
+@pytest.mark.spec("3.2", "6.6")
+def test_notes_can_be_checked_without_writing_them(local: Book) -> None:
+    assert local.documents.check_notes() == []
+    local.documents.write_notes(NOTES)
+    assert local.documents.check_notes() == []
+    wrong = local.documents.check_notes("- a\n- b\n- c\n- d\n\nphase-3-report")
+    assert [(each.line, each.rule) for each in wrong] == [(4, "bullets"), (6, "plan_phase")]
+    assert local.documents.notes() == f"{NOTES}\n"
 
 
 # a task of ten phases

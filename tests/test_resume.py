@@ -164,13 +164,14 @@ def test_what_names_files_is_checked_and_marked(tmp_path: Path) -> None:
         ada.learn.phase_end(
             TASK, 1, report="Split src/router.py in two.", notes="- Objective: clean src/router.py"
         )
+        ada.learn.verify_item(TASK, "small", evidence="src/router.py has two lines")
         assert "stale" not in ada.learn.resume(TASK).text
         then = book.head
         code.write_text("def other():\n    pass\n")
         assert "(stale=route is no longer in src/router.py)" in ada.learn.resume(TASK).text
         code.unlink()
         text = ada.learn.resume(TASK).text
-        assert text.count("(stale=src/router.py is gone") == 4  # nobody has to have looked at it in between
+        assert text.count("(stale=src/router.py is gone") == 5  # nobody has to have looked at it in between
         assert "stale" not in text[text.index("docs/other.md") :].partition("\n")[0]
         assert "stale" not in ada.learn.resume(TASK, at=then).text  # as it was known then
         book.memory.configure(stale="leave_out")

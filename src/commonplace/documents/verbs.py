@@ -233,22 +233,23 @@ def visible_entries(session: Session, viewer: Viewer, path: str) -> Entries:
 
 
 def entry_request(
-    session: Session, path: str, act: str, text: str, section: str = "", **more: Any
+    session: Session, path: str, act: str, text: str, section: str = "", *, named: str = "text", **more: Any
 ) -> WriteDocument:
-    """The request to write a document. Raises BadInput or TooLarge for a text that may not stand there."""
-    text, secrets = guarded(session, text) if act != "clear" else ("", ())
+    """The request to write a document. Raises BadInput or TooLarge for a text that may not stand there, by the name of
+    the parameter that it came in."""
+    text, secrets = guarded(session, text, named) if act != "clear" else ("", ())
     return WriteDocument(
         session.actor, path, act, text, section, run=session.run, secrets=secrets, sensitivity=_sensitivity(secrets),
         **more,
     )  # fmt: skip
 
 
-def guarded(session: Session, text: str) -> tuple[str, tuple[str, ...]]:
+def guarded(session: Session, text: str, named: str = "text") -> tuple[str, tuple[str, ...]]:
     """A text to write down, and what kinds of secrets it holds, after the book's settings were applied."""
-    if not check_text("text", text).strip():
-        raise BadInput("text is empty: say something")
+    if not check_text(named, text).strip():
+        raise BadInput(f"{named} is empty: say something")
     if len(text) > MAX_TEXT:
-        raise TooLarge(f"text has {len(text):,} characters and may have {MAX_TEXT:,}: write it in parts")
+        raise TooLarge(f"{named} has {len(text):,} characters and may have {MAX_TEXT:,}: write it in parts")
     secrets = kinds_of_secrets([text])
     policy = session.settings().secrets if secrets else ""
     if policy == "reject":

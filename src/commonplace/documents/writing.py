@@ -58,6 +58,8 @@ class WriteDocument(msgspec.Struct, frozen=True):
     if_position: int | None = None
     about: str = ""
     """The phase of the task that it is about, if it is about one."""
+    parents: tuple[str, ...] = ()
+    """The entries whose words it repeats."""
 
 
 class Log(msgspec.Struct, frozen=True):
@@ -139,9 +141,9 @@ def _emit(overlay: Overlay, kind: str, request: WriteDocument | Log, payload: di
     if request.secrets:
         payload = {**payload, "secrets": list(request.secrets)}
     labels = {"sensitivity": request.sensitivity, "audience": "team"}
-    parents = request.parents if isinstance(request, Log) else ()
     entry = draft(
-        kind, actor=request.by, payload=payload, run_id=request.run, labels=labels, parents=parents, id=request.id
+        kind, actor=request.by, payload=payload, run_id=request.run, labels=labels, parents=request.parents,
+        id=request.id,
     )  # fmt: skip
     return overlay.emit(entry)
 

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
 
 LONGEST_PHASE = 40
 THERE_ALREADY = "it is there already"
+HIDDEN = "an item that you may not see"
 DESPITE = "\n\nDespite what has regressed: "
 """Stands before what had regressed when a report was written."""
 _OBJECTIVE = re.compile(r"(?i)\W*(?:active )?objective\b[^:]*:")
@@ -197,10 +198,10 @@ def phase_start(
     budget, named = check_whole("max_chars", max_chars), _phase(phase)
     path, report = session_path(task), _report_path(task, named)
     said = f"Phase {named} started." + (f" {note.strip()}" if check_text("note", note).strip() else "")
-    request = entry_request(session, path, "append", said, STATE, about=named)
+    request = entry_request(session, path, "append", said, STATE, named="note", about=named)
     checks = Checks(session)
     material = material_of(session, task, None, checks)
-    lines = [*folder_lines(material), *item_lines(material.items)]
+    lines = [*folder_lines(material), *item_lines(material)]
     text, taken, left_out = packed_lines(f"Folder of {material.slug}", lines, budget)
     record_reading(session, checks, taken)
     promotion = _promoted(session, task, facts)
@@ -231,7 +232,7 @@ def phase_end(
     item has regressed, which is recorded with the report."""
     named, path = _phase(phase), session_path(task)
     writes = [
-        entry_request(session, _report_path(task, named), "append", _said("report", report), about=named)
+        entry_request(session, _report_path(task, named), "append", report, named="report", about=named)
     ]
     objective = ""
     if notes is None:
@@ -243,7 +244,7 @@ def phase_end(
                 "as it should read"
             )
     else:
-        writes.append(entry_request(session, NOTES, "set", notes))
+        writes.append(entry_request(session, NOTES, "set", notes, named="notes"))
     moment = WriteMoment(
         session.actor, session.run, tuple(writes), beside=path, items=task_path(task, VERIFIED_ITEMS),
         despite=_why(despite), objective=objective, what=f"phase {named} of {slug(task)} cannot end",
@@ -268,7 +269,7 @@ def task_complete(
     category. `report` is what came of it. `despite` is a reason to complete it although an item has regressed, which is
     recorded with the report."""
     said = "Status: DONE" + (f"\n\n{report.strip()}" if check_text("report", report).strip() else "")
-    request = entry_request(session, task_path(task, COMPLETION), "append", said)
+    request = entry_request(session, task_path(task, COMPLETION), "append", said, named="report")
     moment = WriteMoment(
         session.actor, session.run, (request,), items=task_path(task, VERIFIED_ITEMS), despite=_why(despite),
         what=f"the task {slug(task)} cannot be completed",
@@ -311,12 +312,6 @@ def _phase(phase: object) -> str:
     return name
 
 
-def _said(name: str, text: str) -> str:
-    if not check_text(name, text).strip():
-        raise BadInput(f"{name} is empty: say what was done")
-    return text.strip()
-
-
 def _why(despite: str) -> str:
     return str(masked(" ".join(check_text("despite", despite).split())))
 
@@ -340,16 +335,13 @@ def _unfinished(session: Session, task: str) -> list[LeftOut]:
     left = list[LeftOut]()
     for path, listed in documents.items():
         if path == NOTES:
-            if any(slug(task) in _kebab(entry.text) for entry in listed):
+            title = " ".join(task.split()).casefold()
+            if any(title in entry.text.casefold() for entry in listed):
                 left.append(LeftOut(NOTES, "it still names this task: write the next objective"))
         elif other := next((found for entry in listed if (found := NOT_ENDED.search(entry.text))), None):
             why = f"it says {other[0].strip()!r}, so that a person decides whether the folder is archived"
             left.append(LeftOut(path, why))
     return left
-
-
-def _kebab(text: str) -> str:
-    return "-".join(re.findall("[a-z0-9]+", text.casefold()))
 
 
 # writing
@@ -451,8 +443,10 @@ def _notes(overlay: Overlay, moment: WriteMoment) -> WriteDocument | LeftOut | N
             return LeftOut(NOTES, "no line of it names the objective: give notes, as it should read")
         lines[place] = moment.objective
         notes = WriteDocument(moment.by, NOTES, "set", "\n".join(lines), run=moment.run)
-        if there:  # what stays in it is as sensitive as before
-            notes = replace(notes, sensitivity=there[-1].sensitivity, secrets=there[-1].secrets)
+        if (
+            there and len(lines) > 1
+        ):  # the lines that stay are as sensitive as before, and are erased with their source
+            notes = replace(notes, secrets=there[-1].secrets, parents=(there[-1].id,))
     return LeftOut(NOTES, THERE_ALREADY) if notes is not None and notes.text.strip() == current else notes
 
 
@@ -462,14 +456,14 @@ def _despite(overlay: Overlay, moment: WriteMoment) -> WriteDocument:
     main, listed = moment.writes[0], entries(overlay, moment.items) if moment.items else []
     viewer = Viewer(((overlay, rights_of(overlay, moment.by, moment.run)),))
     hidden = {entry.report.item for entry in listed if entry.report is not None and not viewer.sees(entry)}
-    broken = [
-        "an item that you may not see" if item.id in hidden else str(item)
-        for item in regressed(verified_items(listed))
-    ]
-    if not broken:
+    items = regressed(verified_items(listed))
+    if not moment.despite:
+        _check_none_regressed(moment.what, [HIDDEN if item.id in hidden else str(item) for item in items])
+    if not items:
         return main
-    _check_none_regressed(moment.what, [] if moment.despite else broken)
-    return replace(main, text=f"{main.text}{DESPITE}{'; '.join(broken)}\nReason to go on: {moment.despite}")
+    # Only names: what was found stands in the reports on the items, and is erased with them.
+    names = ", ".join(HIDDEN if item.id in hidden else item.id for item in items)
+    return replace(main, text=f"{main.text}{DESPITE}{names}\nReason to go on: {moment.despite}")
 
 
 def _check_none_regressed(what: str, broken: Sequence[str]) -> None:

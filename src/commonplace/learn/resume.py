@@ -157,7 +157,7 @@ def resume(session: Session, task: str, *, max_chars: int = 8000, at: At = None)
         *(_line("Open blockers", place, blocker, source) for place, (source, blocker) in enumerate(blockers)),
         *_progress_lines(material),
         *session_lines(material.session, material.stale),
-        *item_lines(material.items),
+        *item_lines(material),
         *folder_lines(material),
     ]
     lines = list(
@@ -274,13 +274,13 @@ class Staleness(NamedTuple):
     why: Mapping[str, str]
     leaves_out: bool
 
-    def mark(self, entry: DocumentEntry) -> str:
-        why = self.why.get(entry.id)
+    def mark(self, id: str) -> str:
+        why = self.why.get(id)
         return f" (stale={as_data(why)})" if why else ""
 
-    def bar(self, entry: DocumentEntry) -> str:
+    def bar(self, id: str) -> str:
         """Why an entry is left out, if it is."""
-        why = self.why.get(entry.id)
+        why = self.why.get(id)
         return f"stale: {why}" if why and self.leaves_out else ""
 
 
@@ -296,7 +296,7 @@ def notes_lines(notes: Iterable[DocumentEntry], stale: Staleness) -> Iterator[Re
     for entry in notes:
         for place, line in enumerate(line for line in entry.text.splitlines() if line.strip()):
             plain = re.sub(r"^\s*[-*+]\s+", "", line)
-            yield _line(NOTES, place, plain, NOTES, entry, after="" if place else stale.mark(entry))
+            yield _line(NOTES, place, plain, NOTES, entry, after="" if place else stale.mark(entry.id))
 
 
 def folder_lines(material: TaskMaterial) -> Iterator[ResumeLine]:
@@ -329,15 +329,17 @@ def session_lines(listed: Iterable[DocumentEntry], stale: Staleness) -> Iterator
         yield entry_line("Session notes", entry.section, entry, stale)
 
 
-def item_lines(items: Iterable[VerifiedItem]) -> Iterator[ResumeLine]:
-    for place, item in enumerate(items):
-        yield _line("Verified items", place, str(item), VERIFIED_ITEMS, id=item.history[-1].id)
+def item_lines(material: TaskMaterial) -> Iterator[ResumeLine]:
+    for place, item in enumerate(material.items):
+        marks = [material.stale.mark(report.id) for report in item.history]
+        stale = next(filter(None, reversed(marks)), "")
+        yield _line("Verified items", place, str(item), VERIFIED_ITEMS, id=item.history[-1].id, after=stale)
 
 
 def entry_line(section: str, source: str, entry: DocumentEntry, stale: Staleness) -> ResumeLine:
     """An entry of a document. One that is stale is marked, or left out if the book's settings say so."""
-    line = _line(section, entry.position, entry.text, source, entry, after=stale.mark(entry))
-    return replace(line, barred=stale.bar(entry))
+    line = _line(section, entry.position, entry.text, source, entry, after=stale.mark(entry.id))
+    return replace(line, barred=stale.bar(entry.id))
 
 
 def outline_line(place: int, path: str, text: str) -> ResumeLine:

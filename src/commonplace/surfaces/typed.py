@@ -39,7 +39,7 @@ SPELLED = {
 }  # fmt: skip
 AS_THEY_ARE = ("affects", "supersedes", "depends_on", "blocks", "sees", "acts", "on", "limits", "rules")
 
-STREAMED = ("text", "payload", "initial", "texts", "tasks", "fact", "value", "summary")
+STREAMED = ("text", "payload", "initial", "texts", "tasks", "fact", "value", "summary", "report", "notes")
 """Values that `-` reads from standard input."""
 
 
