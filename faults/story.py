@@ -165,6 +165,8 @@ def remember_everything(book: Book) -> None:
     book.ledger.submit("documents.archive", ArchiveDocuments("owner", "day", ("2020-01-01",)))
     ada.documents.add_to_session("the lift", "it stops")
     ada.documents.record_gate("the lift", "PLAN", "GO")
+    ada.learn.verify_item("the lift", "it stops", evidence="seen")
+    ada.learn.phase_end("the lift", 1, report="it stops on every floor")
     book.as_actor("ada", scope="users/alice").remember("Alice takes the stairs.")
     book.as_actor("ada", scope="users/gone").remember("Nobody knows whose this is.")
     book.erase(

@@ -25,6 +25,7 @@ from .files.trust import is_ours, trust_book
 from .index.names import best_embedder
 from .learn.compaction_capability import COMPACTION
 from .learn.delegations import DELEGATIONS
+from .learn.lifecycle import LIFECYCLE
 from .learn.reflection_capability import REFLECTION
 from .ledger.checks import check_each
 from .ledger.clocks import clock_trouble, now_us
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 
 BUILT_IN = (
     LEDGER, SCOPES, ACCESS, STATE, DOCUMENTS, MEMORY, RECALL, WORK, THREADS, DELEGATIONS, COMPACTION, REFLECTION,
+    LIFECYCLE,
 )  # fmt: skip
 """The capabilities that every book has."""
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 THINGS = {
     "memory.recalled": "record of what was shown", "memory.checked": "check of an item",
     "memory.noted": "document", "memory.logged": "document", "memory.gated": "document", "memory.archived": "document",
+    "memory.verified": "document",
     "memory.core.set": "core", "memory.configured": "setting", "receipt.written": "receipt",
     "premise.changed": "receipt", "work.decided": "decision", "work.discovered": "discovery",
     "work.produced": "artifact", "work.nudged": "nudge", "work.asked": "approval", "work.escalated": "escalation",

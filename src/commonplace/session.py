@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 WRITES = {
     "documents.log": "working", "documents.write": "working", "documents.gate": "working",
-    "documents.write_many": "working", "documents.archive": "working",
+    "documents.write_many": "working", "documents.archive": "working", "documents.report": "working",
     "memory.remember": "long_term", "memory.remember_many": "long_term",
     "memory.preview": "long_term", "memory.prove": "long_term",
     "memory.resolve": "long_term", "memory.patch": "long_term",
@@ -240,7 +240,7 @@ class Session:
         self.check_writes(self.scope)
         self.services.showing.note()
         answer = self.ledger.submit(command, request, size, self.bound)
-        if command.startswith("memory."):
+        if command.startswith(("memory.", "documents.")):
             after_write(self, command, answer)
         return answer
 

@@ -70,6 +70,7 @@ AUDITED: dict[str, tuple[str, str, Callable[[Event], dict[str, Any]]]] = {
     "memory.noted": ("memory.write", "", _wrote("working")),
     "memory.gated": ("memory.write", "", _wrote("working", "gate")),
     "memory.archived": ("memory.write", "", _wrote("working", "archived")),
+    "memory.verified": ("memory.write", "", _wrote("working", "verified")),
     "memory.core.set": ("memory.write", "", _wrote("long_term", "core")),
     "memory.configured": ("memory.configured", "", lambda _event: {}),
     "event.erased": ("erasure", "", lambda event: {"events": len(event.payload.get("events", ()))}),

@@ -52,7 +52,7 @@ LIMITED_SCOPES = ("", "scopes")
 """The row of rights that says that somebody was once granted scopes. Without it there is nothing to check."""
 
 WORKING_KINDS = frozenset(
-    {"memory.logged", "memory.noted", "memory.gated", "memory.archived", "memory.result"}
+    {"memory.logged", "memory.noted", "memory.gated", "memory.archived", "memory.result", "memory.verified"}
 )
 """Those of the working tier; the others are long-term memory's."""
 

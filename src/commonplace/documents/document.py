@@ -4,6 +4,7 @@
     memory/<day>.md                           the log of a day, for the whole team
     memories/session/<task>-notes.md          the notes of a session, in five sections, cleared at its end
     plans/artifacts/<task>/<document>.md      what one task leaves: decisions, revisions, reports …
+    plans/artifacts/<task>/verified_items.md  what was verified in it, and whether it still holds
     plans/artifacts/<task>/observability/…    its gates, one JSON object per line
 
 Replacing a document ends the entries before it; clearing ends all of them.
@@ -28,8 +29,11 @@ from ..ledger.keys import Key
 from ..ledger.printing import Readable
 from ..ledger.reader import ViewReader
 from ..ledger.scopes import SCOPE, scope_of
+from .verified import VERIFIED_ITEMS, ItemReport, RecordedReport, VerifiedItem, as_markdown, standing
 
 WRITTEN, GATED, LOGGED, ARCHIVED = "memory.noted", "memory.gated", "memory.logged", "memory.archived"
+REPORTED = "memory.verified"
+"""A report on a verified item of a task."""
 
 NOTES = "NOTES.md"
 LOGS, SESSIONS, TASKS = "memory/", "memories/session/", "plans/artifacts/"
@@ -48,7 +52,7 @@ class DocumentEntry(Readable, msgspec.Struct, frozen=True):
     text: str
     section: str = ""
     about: str = ""
-    """Of a log: what the runtime logged it for, such as an agent's result."""
+    """Of a log: what the runtime logged it for, such as an agent's result. Of a note or report on a phase: which."""
     run: str | None = None
     position: int = 0
     written_us: int = 0
@@ -56,6 +60,8 @@ class DocumentEntry(Readable, msgspec.Struct, frozen=True):
     secrets: tuple[str, ...] = ()
     scope: str = ""
     """The scope that it belongs to, by its key."""
+    report: ItemReport | None = None
+    """What it says of a verified item, if it is a report on one."""
 
     @property
     def written_at(self) -> datetime:
@@ -80,6 +86,8 @@ class DocumentShape(NamedTuple):
     logged: bool = False
     """Every entry stands under the time at which it was written."""
     may: Literal["edit", "append", "nothing", "raw"] = "nothing"
+    derived: bool = False
+    """What its file shows is made of all entries together, and not of one after the other."""
 
     def block(self, entry: DocumentEntry) -> str:
         if self.sections:
@@ -91,15 +99,18 @@ class DocumentShape(NamedTuple):
 SHAPES = (
     DocumentShape(NOTES, titled=False, may="edit"),
     DocumentShape(LOGS, logged=True, may="append"),
-    DocumentShape(SESSIONS, sections=SECTIONS),
+    DocumentShape(SESSIONS, sections=SECTIONS, derived=True),
     DocumentShape(TASKS),
 )
-GATES = DocumentShape(TASKS, titled=False, may="raw")
+GATES = DocumentShape(TASKS, titled=False, may="raw", derived=True)
+ITEMS = DocumentShape(TASKS, derived=True)
 
 
 def shape_of(path: str) -> DocumentShape:
     if path.endswith(".ndjson"):
         return GATES
+    if task_of(path) and path.endswith(f"/{VERIFIED_ITEMS}"):
+        return ITEMS
     return next((shape for shape in SHAPES if path.startswith(shape.prefix)), DocumentShape(""))
 
 
@@ -183,11 +194,21 @@ def fold(key: Key, _before: Any, event: Event) -> Any:
     payload = event.payload
     if key[2] == WHOLE:
         return {"since": event.position + (payload["act"] == "clear")}
-    text = json.dumps(payload["event"], ensure_ascii=False) if event.kind == GATED else payload["text"]
+    report = report_of(payload) if event.kind == REPORTED else None
+    if report is not None:
+        text = report.text
+    else:
+        text = json.dumps(payload["event"], ensure_ascii=False) if event.kind == GATED else payload["text"]
     row = {"id": event.id, "by": event.actor, "text": text, "written_us": event.created_us}
     row |= {name: payload[name] for name in ("section", "about", "secrets") if name in payload}
+    row |= {} if report is None else {"report": msgspec.to_builtins(report)}
     row |= {"run": event.run_id, "sensitivity": event.labels.get("sensitivity", "private")}
     return row | ({SCOPE: event.labels[SCOPE]} if SCOPE in event.labels else {})
+
+
+def report_of(payload: Mapping[str, Any]) -> ItemReport:
+    """What the payload of a report on a verified item says."""
+    return msgspec.convert({name: value for name, value in payload.items() if name != "path"}, ItemReport)
 
 
 def archive_touched(event: Event) -> list[Key]:
@@ -264,8 +285,28 @@ def rendered(path: str, listed: Iterable[DocumentEntry]) -> str:
         parts.append(f"## {section}")
         parts += [shape.block(entry) for entry in listed if (entry.section or SECTIONS[-1]) == section]
     if not shape.sections:
-        parts += [shape.block(entry).strip() for entry in listed]
+        parts += [shape.block(entry).strip() for entry in listed if entry.report is None]
+        parts += as_markdown(verified_items(listed))
     return "\n\n".join(parts) + "\n"
+
+
+def verified_items(listed: Iterable[DocumentEntry]) -> tuple[VerifiedItem, ...]:
+    """How the items stand that these entries report on."""
+    return standing(
+        (
+            entry.report,
+            RecordedReport(
+                entry.id,
+                entry.by,
+                entry.written_us,
+                entry.report.holds,
+                entry.report.evidence,
+                entry.report.iteration,
+            ),
+        )
+        for entry in listed
+        if entry.report is not None
+    )
 
 
 def title_of(path: str) -> str:

@@ -31,6 +31,7 @@ from .document import (
     slug,
     task_path,
 )
+from .notes import NoteViolation, check_notes
 from .writing import ArchiveDocuments, Log, RecordGate, WriteDocument, checked_gate
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ MAX_TEXT = 100_000
 
 Texts = list[str]
 Entries = list[DocumentEntry]
+Violations = list[NoteViolation]
 
 
 class Documents:
@@ -57,7 +59,7 @@ class Documents:
         """Add to the day's log, for the whole team. With an `id` of your own the call can be repeated safely.
 
         `text` is the line to add."""
-        text, secrets = self._guarded(text)
+        text, secrets = guarded(self._session, text)
         id = None if id is None else check_name("id", id)
         request = Log(
             self._session.actor, text, self._session.run, secrets=secrets, sensitivity=_sensitivity(secrets), id=id
@@ -102,6 +104,13 @@ class Documents:
 
         `text` is the whole text of the notes."""
         return self._write(NOTES, "set", text, if_position=check_if_position(if_position), id=id)
+
+    @verb
+    def check_notes(self, text: str | None = None, at: At = None) -> Violations:
+        """What does not belong into NOTES.md, by the rules that `write_notes` enforces: each violation with its line.
+
+        `text` is what to check, in place of the book's notes."""
+        return check_notes(self.notes(at) if text is None else check_text("text", text))
 
     @verb
     def add_to_session(self, task: str, text: str, section: str = "Worklog") -> Event:
@@ -186,8 +195,7 @@ class Documents:
         self._session.check_reads("working")
         path = check_name("a document", path)
         with self._session.viewer(at) as viewer:
-            listed = self._entries(viewer, path)
-        return [replace(entry, text=masked(entry.text)) if entry.secrets else entry for entry in listed]
+            return self._entries(viewer, path)
 
     @verb
     def restore(self, *, days: Sequence[str] = (), tasks: Sequence[str] = ()) -> None:
@@ -202,36 +210,51 @@ class Documents:
                 self._session.submit("documents.archive", request, "unarchive")
 
     def _entries(self, viewer: Viewer, path: str) -> Entries:
-        listed = [entry for entry in entries(viewer.views, path) if viewer.sees(entry)]
-        if not path.startswith(SESSIONS) or self._session.is_owner:
-            return listed
-        kept = {
-            entry.id for entry in entries(viewer.now, path)
-        }  # what was cleared since is not read as of before
-        return [entry for entry in listed if entry.id in kept]
+        return visible_entries(self._session, viewer, path)
 
     def _write(self, path: str, act: str, text: str, section: str = "", **more: Any) -> Event:
-        secrets: tuple[str, ...] = ()
-        if act != "clear":
-            text, secrets = self._guarded(text)
-        request = WriteDocument(
-            self._session.actor, path, act, text, section, run=self._session.run, secrets=secrets,
-            sensitivity=_sensitivity(secrets), **more,
-        )  # fmt: skip
+        request = entry_request(self._session, path, act, text, section, **more)
         event: Event = self._session.submit("documents.write", request, "note")
         return event
 
-    def _guarded(self, text: str) -> tuple[str, tuple[str, ...]]:
-        """A text to write down, and what kinds of secrets it holds, after the book's settings were applied."""
-        if not check_text("text", text).strip():
-            raise BadInput("text is empty: say something")
-        if len(text) > MAX_TEXT:
-            raise TooLarge(f"text has {len(text):,} characters and may have {MAX_TEXT:,}: write it in parts")
-        secrets = kinds_of_secrets([text])
-        policy = self._session.settings().secrets if secrets else ""
-        if policy == "reject":
-            raise BadInput(f"it holds a secret ({', '.join(secrets)}): keep that in a vault, and say where")
-        return (masked(text), ()) if policy == "mask" else (text, secrets)
+
+def visible_entries(session: Session, viewer: Viewer, path: str) -> Entries:
+    """The entries of a document that an actor may see, without secrets. Agents do not see what was cleared since, also
+    as of before."""
+    listed = [
+        replace(entry, text=masked(entry.text)) if entry.secrets else entry
+        for entry in entries(viewer.views, path)
+        if viewer.sees(entry)
+    ]
+    if not path.startswith(SESSIONS) or session.is_owner:
+        return listed
+    kept = {entry.id for entry in entries(viewer.now, path)}
+    return [entry for entry in listed if entry.id in kept]
+
+
+def entry_request(
+    session: Session, path: str, act: str, text: str, section: str = "", *, named: str = "text", **more: Any
+) -> WriteDocument:
+    """The request to write a document. Raises BadInput or TooLarge for a text that may not stand there, by the name of
+    the parameter that it came in."""
+    text, secrets = guarded(session, text, named) if act != "clear" else ("", ())
+    return WriteDocument(
+        session.actor, path, act, text, section, run=session.run, secrets=secrets, sensitivity=_sensitivity(secrets),
+        **more,
+    )  # fmt: skip
+
+
+def guarded(session: Session, text: str, named: str = "text") -> tuple[str, tuple[str, ...]]:
+    """A text to write down, and what kinds of secrets it holds, after the book's settings were applied."""
+    if not check_text(named, text).strip():
+        raise BadInput(f"{named} is empty: say something")
+    if len(text) > MAX_TEXT:
+        raise TooLarge(f"{named} has {len(text):,} characters and may have {MAX_TEXT:,}: write it in parts")
+    secrets = kinds_of_secrets([text])
+    policy = session.settings().secrets if secrets else ""
+    if policy == "reject":
+        raise BadInput(f"it holds a secret ({', '.join(secrets)}): keep that in a vault, and say where")
+    return (masked(text), ()) if policy == "mask" else (text, secrets)
 
 
 def _sensitivity(secrets: tuple[str, ...]) -> str:

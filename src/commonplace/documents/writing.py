@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ..access.commands import need, need_tier
-from ..errors import BadInput, Denied, Stale, shown
+from ..errors import BadInput, Conflict, Denied, NotFound, Stale, shown
 from ..ledger.checks import check_text, iso
 from ..ledger.events import Event, draft
 from ..ledger.overlay import Overlay
@@ -19,6 +19,7 @@ from .document import (
     GATED,
     LOGGED,
     NOTES,
+    REPORTED,
     WRITTEN,
     archive_touched,
     archived_us,
@@ -26,8 +27,10 @@ from .document import (
     fold,
     fold_archive,
     touched,
+    verified_items,
 )
 from .notes import check_notes
+from .verified import ItemReport
 
 GATES = ("PLAN", "PREFLECT", "PHASE_REVIEW", "HIGH_RISK_APPROVAL", "COMPLETION")
 DECISIONS = ("GO", "REPLAN", "ABSTAIN", "BLOCKED")
@@ -53,7 +56,10 @@ class WriteDocument(msgspec.Struct, frozen=True):
     secrets: tuple[str, ...] = ()
     id: str | None = None
     if_position: int | None = None
+    about: str = ""
+    """The phase of the task that it is about, if it is about one."""
     parents: tuple[str, ...] = ()
+    """The entries whose words it repeats."""
 
 
 class WriteDocuments(msgspec.Struct, frozen=True):
@@ -84,6 +90,15 @@ class RecordGate(msgspec.Struct, frozen=True):
     run: str | None = None
 
 
+class ReportItem(msgspec.Struct, frozen=True):
+    """Report on a verified item of a task."""
+
+    by: str
+    path: str
+    report: ItemReport
+    run: str | None = None
+
+
 class ArchiveDocuments(msgspec.Struct, frozen=True):
     """Put days or tasks into the archive, or bring them back."""
 
@@ -103,13 +118,19 @@ def decide_write(overlay: Overlay, request: WriteDocument) -> Event | Denied:
         wrong = check_notes(request.text)
         if wrong:
             raise BadInput(f"{NOTES} holds the active objective only: " + "; ".join(map(str, wrong)))
-    last = max((entry.position for entry in entries(overlay, request.path)), default=0)
+    there = entries(overlay, request.path)
+    if request.act == "set" and any(entry.report is not None for entry in there):
+        raise Conflict(
+            f"{request.path} holds reports on verified items, which are kept: add to it without replacing it"
+        )
+    last = max((entry.position for entry in there), default=0)
     if request.if_position is not None and last > request.if_position:
         raise Stale(
             f"{request.path} was written at {last}, after you had read it at {request.if_position}: read it again"
         )
     payload: dict[str, Any] = {"path": request.path, "act": request.act, "text": request.text}
     payload |= {"section": request.section} if request.section else {}
+    payload |= {"about": request.about} if request.about else {}
     return _emit(overlay, WRITTEN, request, payload)
 
 
@@ -152,6 +173,29 @@ def decide_gate(overlay: Overlay, request: RecordGate) -> Event | Denied:
     labels = {"sensitivity": "private", "audience": "team"}
     payload = {"path": request.path, "event": event}
     return overlay.emit(draft(GATED, actor=request.by, payload=payload, run_id=request.run, labels=labels))
+
+
+def decide_report(overlay: Overlay, request: ReportItem) -> str | Denied:
+    """The id of the report. One that repeats the last report on its item in the same iteration is that report."""
+    refused = need_tier(overlay, request.by, "working", True, request.run)
+    if refused:
+        return refused
+    report, reports = request.report, entries(overlay, request.path)
+    items = {item.id for item in verified_items(reports)}
+    if not report.holds and report.item not in items:
+        there = f"there are {', '.join(sorted(items))}" if items else "nothing was verified yet"
+        raise NotFound(
+            f"item {shown(report.item)} was never verified in this task, so it cannot have regressed ({there}): "
+            "name what blocks the task in the notes instead"
+        )
+    about = [entry for entry in reports if entry.report is not None and entry.report.item == report.item]
+    if report.iteration is not None and about and about[-1].report == report:
+        return about[-1].id
+    payload = {"path": request.path, **msgspec.to_builtins(report)}
+    labels = {"sensitivity": "private", "audience": "team"}
+    return overlay.emit(
+        draft(REPORTED, actor=request.by, payload=payload, run_id=request.run, labels=labels)
+    ).id
 
 
 def decide_archive(overlay: Overlay, request: ArchiveDocuments) -> int | Denied:
@@ -232,12 +276,18 @@ def _without_content(payload: dict[str, Any]) -> dict[str, Any]:
     return {**payload, "act": act, "text": "", "section": ""}
 
 
+def _without_findings(payload: dict[str, Any]) -> dict[str, Any]:
+    """Whether an item holds is known after an erasure, too; what was found is not."""
+    return {name: payload[name] for name in ("path", "item", "holds", "iteration") if name in payload}
+
+
 DOCUMENTS = Capability(
     "documents",
     kinds=(
         Kind(LOGGED),
         Kind(WRITTEN, residue=_without_content, names=("path",)),
         Kind(GATED),
+        Kind(REPORTED, residue=_without_findings, names=("path", "item")),
         Kind(ARCHIVED, residue=lambda payload: {**payload, "why": ""}, names=("names",)),
     ),
     commands={
@@ -245,11 +295,17 @@ DOCUMENTS = Capability(
         "documents.write": decide_write,
         "documents.write_many": decide_write_many,
         "documents.gate": decide_gate,
+        "documents.report": decide_report,
         "documents.archive": decide_archive,
     },
     views=(
         View(
-            "documents.entries", 1, touched, fold, kinds=frozenset({LOGGED, WRITTEN, GATED}), overwrites=True
+            "documents.entries",
+            2,
+            touched,
+            fold,
+            kinds=frozenset({LOGGED, WRITTEN, GATED, REPORTED}),
+            overwrites=True,
         ),
         View(
             "documents.archive",

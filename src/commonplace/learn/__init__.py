@@ -5,6 +5,7 @@ context_digest, delegations, board  what a manager knows after an iteration; wha
 plans, curator                      what a manager decides; what a delegation leaves for the next run
 reflection                          what an agent makes of what it has been through
 compaction                          a conversation becomes a summary that fits
+lifecycle, resume, verified         the five moments of a task; going on with it after a reset; its verified items
 promotion, evidence, skills         how what a task has found out becomes a fact of the repository, or a skill
 hygiene, duplicates, notes_review   the audit of what pollutes memory
 checklists, chores                  before a fact is written; pruning NOTES.md; what a librarian does with suggestions

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ..documents.document import slug
-from ..documents.verbs import Documents
+from ..documents.verbs import guarded
 from ..documents.writing import Log
 from ..errors import BadInput, NotFound, TooLarge
 from ..ledger.checks import MAX_NAME, check_name, check_whole
@@ -274,7 +274,7 @@ class _Compacting:
                 parents=tuple(piece.id for piece in results[-RESULTS:] if piece.shown),
             )  # fmt: skip
         if notes is not None:
-            text, secrets = Documents(session)._guarded(notes)
+            text, secrets = guarded(session, notes, "notes")
             level = "sensitive" if secrets else "private"
             noted = msgspec.structs.replace(log, text=text, secrets=secrets, sensitivity=level)
         if entry is None and noted is None:

@@ -76,7 +76,7 @@ class PromotionReport(Listing[CandidateRecord], msgspec.Struct, frozen=True):
 
     ENTRIES = "records"
 
-    records: tuple[CandidateRecord, ...]
+    records: tuple[CandidateRecord, ...] = ()
     task: str = ""
     written: bool = False
 

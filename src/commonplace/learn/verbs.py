@@ -11,9 +11,12 @@ from .chores import chores
 from .compaction import compact
 from .curator import curate_run, prior_runs
 from .hygiene import hygiene
+from .lifecycle import context_start, conversation_end, phase_end, phase_start, task_complete
 from .promotion import promote
 from .reflection import reflect, reflection_due
+from .resume import resume
 from .skills import patterns, propose_skills
+from .verified import verified, verify_item
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -41,3 +44,12 @@ class Learn:
     check_fact = method(check_fact)
     prune_notes = method(prune_notes)
     chores = method(chores)
+    context_start = method(context_start)
+    phase_start = method(phase_start)
+    phase_end = method(phase_end)
+    task_complete = method(task_complete)
+    conversation_end = method(conversation_end)
+    resume = method(resume)
+
+    verify_item = method(verify_item)
+    verified = method(verified)

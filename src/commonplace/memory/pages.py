@@ -108,7 +108,7 @@ def _documents(views: ViewReader) -> Iterator[Sheet]:
     for path, entries in documents.items():
         shape = shape_of(path)
         visible = [entry for entry in entries if entry.sensitivity != "sensitive"]
-        if shape.sections or shape.may == "raw":
+        if shape.derived:
             text = masked(rendered(path, visible))
             yield Sheet(_where(views, path), text if shape.may == "raw" else text.rstrip("\n"), (), shape.may)
         else:

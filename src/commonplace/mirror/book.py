@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..access.rights import check_actor
 from ..access_verbs import Access
-from ..documents.document import NOTES, SESSIONS, WRITTEN
+from ..documents.document import NOTES, REPORTED, SESSIONS, WRITTEN
 from ..documents.verbs import Documents
+from ..documents.verified import VERIFIED_ITEMS
 from ..documents.writing import WriteDocument
 from ..errors import BadInput, CommonplaceError, NotFound, NotTrusted, Stale, StorageFailed, UnsafePath
 from ..files.safe import FileAccess, Folder, access_of, make_folder
@@ -149,11 +150,15 @@ class BookMirror:
         Raises NotTrusted as `sync` does."""
         self.check_trust()
         events = self._ledger.events_by_id(list(ids))
-        noted = any(event.kind == WRITTEN for event in events)
-        self._mirror.erase(
-            ids, lambda path: noted and renamed(path, self._places, back=True).startswith(SESSIONS)
-        )
+        noted = any(event.kind in (WRITTEN, REPORTED) for event in events)
+        self._mirror.erase(ids, lambda path: noted and self._made_of_all(path))
         return self.sync()
+
+    def _made_of_all(self, path: str) -> bool:
+        """Whether what a file shows is made of all entries of a document together."""
+        return renamed(path, self._places, back=True).startswith(SESSIONS) or path.endswith(
+            f"/{VERIFIED_ITEMS}"
+        )
 
     def files(self) -> list[Path]:
         """Every file that may hold what this mirror has shown."""

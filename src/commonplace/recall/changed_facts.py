@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..access.rights import rights_of
+from ..documents.document import REPORTED, WRITTEN, report_of
 from ..errors import Busy, EngineUnavailable, OutcomeUnknown
 from ..ledger.events import Event, draft, read_header, unseal
 from ..ledger.overlay import Overlay
@@ -27,7 +28,7 @@ from ..memory.reading import item_at, may_name, may_read
 from ..memory.requests import CREATED, RememberResult
 from ..memory.visibility import without_hidden
 from .receipts import trace_of
-from .verification import Checks
+from .verification import Checks, as_item
 
 if TYPE_CHECKING:
     from ..ledger.ledger import At, Ledger
@@ -99,8 +100,10 @@ def _visible_cause(overlay: Overlay, fact: ChangedFact) -> str:
 
 
 def after_write(session: Session, command: str, answer: object) -> None:
-    """Follow up a command that changed items: tell the actors that relied on them, and check what a new item says of
-    files and commands, so that it is known when it changes."""
+    """Follow up a command that changed items or documents: tell the actors that relied on them, and check what is said
+    anew of files and commands, so that it is known when that changes."""
+    if isinstance(answer, Event):
+        check_entries(session, [answer])
     if command not in CHANGING_ITEMS or (isinstance(answer, CurateDecision) and answer.dry_run):
         return
     session.services.fact_watch.look_after_write()
@@ -115,6 +118,21 @@ def after_write(session: Session, command: str, answer: object) -> None:
             items = (viewer.item(id) for id in ids if id is not None)
             checks.of(viewer.views, [item for item in items if item is not None])
         checks.record()
+
+
+def check_entries(session: Session, events: Sequence[Event]) -> None:
+    """Check what new entries of documents say of files, and record it."""
+    said = [(event, _text_of(event)) for event in events if event.kind in (WRITTEN, REPORTED)]
+    items = [as_item(event.id, event.actor, text) for event, text in said if text]
+    if items and session.services.repository:
+        checks = Checks(session)
+        with session.viewer() as viewer:
+            checks.of(viewer.views, items)
+        checks.record()
+
+
+def _text_of(event: Event) -> str:
+    return report_of(event.payload).text if event.kind == REPORTED else str(event.payload["text"])
 
 
 class FactWatch:

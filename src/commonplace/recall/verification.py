@@ -124,6 +124,11 @@ def _claim(match: re.Match[str], cited: bool = False) -> FileClaim:
     return FileClaim(match["file"], "", first, int(match["last"] or first), cited=cited)
 
 
+def as_item(id: str, by: str, text: str) -> Item:
+    """What an entry of a document says, as something whose claims can be looked up."""
+    return Item(id=id, kind="note", agent=by, body=text)
+
+
 class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
     """The outcome of checking an item's claims. `of` is a hash of what it says: a changed one is checked anew."""
 

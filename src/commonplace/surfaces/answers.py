@@ -719,6 +719,15 @@ def _plainly(_shell: Shell, answer: Any) -> Human:
     return lines(*(short(value) if isinstance(value, str) else value_text(plain(value)) for value in many))
 
 
+def _as_it_reads(_shell: Shell, answer: Any) -> Human:
+    return page(str(answer))
+
+
+def _resumed(_shell: Shell, answer: Any) -> Human:
+    yield from page(answer.text)
+    yield from lines(*(f"left out: {gap.what} ({gap.why})" for gap in answer.left_out))
+
+
 RECORDS = ("Decision", "Discovery", "Artifact", "Nudge", "Approval", "Escalation", "Branch", "Candidate")
 
 RENDER: dict[str, Render] = {
@@ -735,6 +744,7 @@ RENDER: dict[str, Render] = {
     "access.audit": _audit, "WorkInfo": one_work, "[WorkInfo]": _works, "Task": one_task, "[Task]": tasks_table,
     "task.info": fields, "Context": _context, "ThreadContext": _thread_context, "Messages": _messages,
     "ThreadList": _threads, "[Overlap]": _overlaps,
+    **dict.fromkeys(("LifecycleReport", "VerifiedItem", "VerifiedItems"), _as_it_reads), "Resume": _resumed,
     "[Contribution]": _contributions, "[Claim]": _claims,
     **dict.fromkeys(RECORDS, one_record), **{f"[{name}]": records for name in RECORDS},
     "[Decision]": decision_lines,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import MsgspecError
 
+from ..documents.document import NOTES
 from ..errors import BadInput, BookNotFound, CommonplaceError, NotFound
 from ..ledger.encoding import decode
 from ..ledger.events import Event
@@ -441,19 +442,24 @@ def _show_before_asking(what: str, shown: Human) -> None:
 # notes and the markdown
 
 
-def check_notes(_shell: Shell, path: str = "NOTES.md") -> Output:
-    """Check a file by the rules for notes. Exit code 1 if something does not belong there.
+def check_notes(shell: Shell, path: str | None = None) -> Output:
+    """Check notes by their rules: a file, or the book's NOTES.md. Exit code 1 if something does not belong there.
 
-    `path` is the file to check."""
+    `path` is the file to check, or - for standard input; without one, NOTES.md in this folder if there is one, else the
+    book's."""
     from ..memory import check_notes
 
-    try:
-        text = Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} cannot be read: {error}") from None
-    problems = check_notes(
-        "\n".join(line for line in text.splitlines() if not line.startswith(("<!-- cp", "<!-- /cp")))
-    )
+    if path is None and Path(NOTES).is_file():
+        path = NOTES
+    if path is None:
+        problems = shell.acting().documents.check_notes()
+    else:
+        try:
+            text = standard_input("notes") if path == "-" else Path(path).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"{path} cannot be read: {error}") from None
+        marks = ("<!-- cp", "<!-- /cp")
+        problems = check_notes("\n".join(line for line in text.splitlines() if not line.startswith(marks)))
     human = lines(*map(str, problems)) if problems else lines("all of it belongs there")
     return Output(data_of(problems), human, code=1 if problems else 0)
 

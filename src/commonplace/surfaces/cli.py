@@ -49,6 +49,7 @@ TOP = {
     "import": ("Take in an export, or another tool's memory.", "book:import_"),
     "run": ("Run a workflow to its end.", "running:run"),
     "validate": ("List what is wrong with a workflow's files.", "running:validate"),
+    "resume": ("All that is needed to go on with a task.", "learn.resume"),
     "inbox": ("All that waits for a person.", "inbox"),
 }
 """The everyday commands: what `--help` says of each, and where it is."""
@@ -81,7 +82,10 @@ GROUPS = {
     "learn": Group(
         "What one run learns for the next.",
         ("learn",),
-        {"learn.board.post": None, "learn.board.read": None, "learn.digests.fetch": None, "learn.register_tool": None},
+        {
+            "learn.board.post": None, "learn.board.read": None, "learn.digests.fetch": None,
+            "learn.register_tool": None, "learn.resume": None,
+        },
         {"reflect": "learning:reflect", "promote": "promoting:promote"},
     ),
     "mirror": Group(

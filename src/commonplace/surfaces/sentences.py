@@ -107,6 +107,11 @@ def _updated(event: _Payload) -> str:
     return f"{acts.get(event['act'], event['act'])} {items}{event.why()}"
 
 
+def _reported(event: _Payload) -> str:
+    what = "verified" if event.payload.get("holds") else "found that it does not hold any more:"
+    return f"{what} {event['item']} in {event['path']}"
+
+
 def _granted(event: _Payload) -> str:
     rule = event.payload.get("rule") or {}
     given = ", ".join(
@@ -194,6 +199,7 @@ SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "memory.logged": lambda event: f"logged: {event['text']}",
     "memory.noted": _noted,
     "memory.gated": lambda event: f"came to a gate in {event['path']}",
+    "memory.verified": _reported,
     "memory.archived": lambda event: f"{'brought back' if event.payload.get('back') else 'put aside'} {event['what']}",
     "receipt.written": _shown_items,
     "premise.changed": lambda _event: "is to be told that something changed that it relied on",

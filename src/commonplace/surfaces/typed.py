@@ -26,7 +26,7 @@ UNTYPED = {
 }  # fmt: skip
 """Parameters that a command has no option for: who acts is --as, where --scope, and functions cannot be typed."""
 
-FIRST = ("text", "query", "id", "actor", "core", "day", "work_id", "path")
+FIRST = ("text", "query", "id", "actor", "core", "day", "work_id", "path", "task")
 """Arguments that may be left out, where a verb begins with one."""
 
 ALWAYS_FIRST = ("payload", "question", "choice")
@@ -39,7 +39,7 @@ SPELLED = {
 }  # fmt: skip
 AS_THEY_ARE = ("affects", "supersedes", "depends_on", "blocks", "sees", "acts", "on", "limits", "rules")
 
-STREAMED = ("text", "payload", "initial", "texts", "tasks", "fact", "value", "summary")
+STREAMED = ("text", "payload", "initial", "texts", "tasks", "fact", "value", "summary", "report", "notes")
 """Values that `-` reads from standard input."""
 
 
