@@ -26,7 +26,7 @@ def test_every_command_of_the_lifecycle_answers_in_json(cli: Cli, book_url: str)
     assert ask("learn", "context-start")["read"] == []
     started = ask("learn", "phase-start", TASK, "build", "--note", "the router", "--fact", json.dumps(FACT))
     assert started["wrote"][0]["path"] == "memories/session/add-login-notes.md"
-    assert started["promotion"]["records"][0]["promote"] == "yes"
+    assert started["promotion"]["records"][0]["promote"] == "defer"  # nobody can see what it cites from here
     item = ask("learn", "verify-item", TASK, "login", "--description", "it answers 200", "--iteration", 1)
     assert (item["status"], item["regressed_at"]) == ("VERIFIED", None)
     ask("learn", "verify-item", TASK, "login", "--no-holds", "--evidence", "it answers 500")

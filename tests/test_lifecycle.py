@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -43,7 +44,10 @@ def written(book: Book) -> int:
 
 
 @pytest.mark.spec("6.9", "3.2")
-def test_each_moment_reads_and_writes_what_the_table_says(book: Book) -> None:
+def test_each_moment_reads_and_writes_what_the_table_says(book: Book, tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "checkout.toml").write_text("currency = 'EUR'\n")
+    book._session.services.repository = tmp_path  # the citation of the fact can be seen there
     ada = book.as_actor("ada", role="developer")
     ada.documents.write_notes(NOTES)
 
@@ -75,6 +79,9 @@ def test_each_moment_reads_and_writes_what_the_table_says(book: Book) -> None:
     done = ada.learn.task_complete(LOGIN, facts=[FACT], report="Login works.")
     assert [each.path for each in done.wrote] == ["plans/artifacts/add-login/completion.md"]
     assert len(book.memory.list(repository=True)) == 1  # it is known already
+    waits = ada.learn.task_complete(LOGIN, facts=[LATER_FACT], report="Login works.").promotion[0]
+    assert (waits.promote, waits.reason) == ("defer", "one source")  # nothing but ada says it
+    assert [item.id for item in book.inbox().held] == [waits.item]
     assert [each.what for each in done.left_out] == ["NOTES.md"]
 
     left = ada.learn.conversation_end(LOGIN)
@@ -363,6 +370,7 @@ def typed(call: tuple[str, dict[str, Any]]) -> list[str]:
 def _killed(words: list[str], given: tuple[object, ...], when: str) -> None:
     program = f"from tests.lifecycle_story import command_that_dies; command_that_dies({when!r})"
     ran = subprocess.run(
-        [COMMAND[0], "-c", program, *words, *map(str, given)], capture_output=True, timeout=60, check=False
-    )
+        [COMMAND[0], "-c", program, *words, *map(str, given)], capture_output=True, timeout=60, check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])},
+    )  # fmt: skip
     assert ran.returncode == -signal.SIGKILL, ran
