@@ -640,7 +640,7 @@ def test_a_conversation_is_compacted_from_the_shell(cli: Cli) -> None:
     ran = cli("learn", "compact", "--thread", "shop", "--max-chars", "3000")
     assert ran.code == 0
     assert "BLOCKER: no key for the sandbox" in ran.out
-    told = cli("learn", "compact", "--message", json.dumps(user("BLOCKER: no key")), "--json").json
+    told = cli("learn", "compact", "--file", "-", "--json", stdin=json.dumps([user("BLOCKER: no key")])).json
     assert told["thread"] == "context of owner"
     assert "BLOCKER: no key" in told["text"]
     refused = cli("learn", "compact")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -702,42 +701,6 @@ def test_a_node_of_a_graph_may_be_a_delegation_loop(local: Book, tmp_path: Path,
     assert local.runs.state("r")["report"]["answer"] == "deep"
     assert seen[0] == {"answer": "g", "confidence": 1}
     assert {info.id for info in local.runs.list() if info.parent} == {"r/analysis"}
-
-
-@pytest.mark.spec("6.0", "7.2")
-def test_a_manager_and_workers_as_commands(cli: Cli, tmp_path: Path) -> None:
-    """JSON in, JSON out, from the shell."""
-    manager = (
-        "import json, sys\n"
-        "turn = json.load(sys.stdin)\n"
-        "assert turn['prompt'].startswith('# TASK')\n"
-        "if turn['iteration'] == 1:\n"
-        "    print(json.dumps({'decision': 'DELEGATE', 'workers': [{'worker_id': 'scout', 'instructions': 'look'}]}))\n"
-        "else:\n"
-        "    output = turn['history'][0]['workers'][0]['output']\n"
-        "    print(json.dumps({'decision': 'COMPLETE', 'result': {'answer': output['answer'], 'confidence': 1}}))\n"
-    )
-    worker = (
-        "import json, sys\n"
-        "task = json.load(sys.stdin)\n"
-        "print(json.dumps({'answer': task['instructions'].upper(), 'confidence': 0.9}))\n"
-    )
-    confidence = {"type": "number", "minimum": 0, "maximum": 1}
-    contract = {"answer": "string", "confidence": confidence}
-
-    def agent(id: str, program: str) -> dict[str, Any]:
-        (tmp_path / f"{id}.py").write_text(program)
-        command = [sys.executable, str(tmp_path / f"{id}.py")]
-        return {"identity": {"id": id}, "runtime": {"command": command}, "output": {"contract": contract}}
-
-    documents = {**loop(worker="agents/worker"), agent_file("manager"): agent("manager", manager)}
-    documents[agent_file("worker")] = agent("worker", worker)
-    flow = write(tmp_path / "flow", documents)
-    cli("init")
-    ran = cli("--json", "run", flow, "--run", "r")
-    assert ran.code == 0, ran.err
-    assert ran.json["steps"] == {"scout#1.1": "finished"}
-    assert cli("--json", "runs", "state", "r").json["state"]["manager"]["answer"] == "LOOK"
 
 
 @pytest.mark.spec("6.0", "7.6")

@@ -46,7 +46,18 @@ def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_every_namespace_has_a_page_with_examples() -> None:
     pages = {page.stem for page in WITH_EXAMPLES}
-    namespaces = {"memory", "documents", "recall", "runs", "work", "access", "admin", "mirror", "threads"}
+    namespaces = {
+        "memory",
+        "documents",
+        "recall",
+        "runs",
+        "work",
+        "access",
+        "admin",
+        "mirror",
+        "threads",
+        "learning",
+    }
     assert pages >= {*namespaces, "tutorial"}
 
 

@@ -508,3 +508,21 @@ def test_a_phase_that_is_reported_complete_is_stale(phase: int, stale: bool) -> 
         f"# Objective\n- Add login\n# Phase\n- Phase {phase}: wire the form\n# Blockers\n- the vault is down"
     )
     assert [finding.line for finding in reviewed(text, TASKS)] == ([4] if stale else [])
+
+
+@pytest.mark.spec("6.6", "6.9")
+def test_a_task_that_keeps_to_its_lifecycle_gives_no_alarm() -> None:
+    with commonplace.open("memory:") as book:
+        ada = book.as_actor("ada", role="developer")
+        ada.documents.write_notes("- Objective: Add login (phase: 1)\n- Blockers: none")
+        for phase in (1, 2, 3):
+            ada.learn.phase_start("Add login", phase, note="page by page")
+            ada.learn.verify_item("Add login", f"page-{phase}", description="it loads")
+            ada.learn.phase_end("Add login", phase, report=f"Page {phase} is moved.", next_phase=phase + 1)
+            assert book.learn.hygiene().ok, str(book.learn.hygiene())
+        ada.learn.task_complete("Add login", report="It works.")
+        (stale,) = book.learn.hygiene().stale_notes  # nobody has written what comes next
+        assert "says DONE" in str(stale)
+        ada.learn.conversation_end("Add login")
+        ada.documents.write_notes("- Objective: Add logout (phase: 1)\n- Blockers: none")
+        assert book.learn.hygiene().ok

@@ -88,6 +88,8 @@ def test_a_common_explanation_is_true_of_every_parameter_of_that_name() -> None:
     uses: dict[str, list[str]] = {name: [] for name in COMMON}
     for path, verb in explained_by_themselves().items():
         for parameter in verb.parameters:
+            if (path, parameter.name) == ("learn.board.read", "since"):
+                continue  # as the format that boards come from has it: an entry, or a time
             if parameter.name in COMMON:
                 assert not explained(parameter.name, verb.about), f"{path} explains {parameter.name} anew"
                 kinds = " ".join(name_of(kind) for kind in parameter.kinds)

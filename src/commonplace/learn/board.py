@@ -135,11 +135,12 @@ class RunBoard:
         return entry
 
     @verb
-    def read(self, topic: str | None = None, since: str | datetime | None = None) -> BoardEntries:
+    def read(self, topic: str | None = None, since: str | None = None) -> BoardEntries:
         """What stands on the run's board, oldest first. Raises NotFound if the run has ended: the owner still finds the
         events in the ledger.
 
-        `topic` is the topic to read alone. `since` is the id of an entry, or a time: only what was posted after it."""
+        `topic` is the topic to read alone. `since` is the id of an entry, or a time such as
+        its `ts`: only what was posted after it."""
         session = acting_in_a_run(self._session)
         with session.snapshot() as now:
             _check_readable(now, session, "board")
@@ -227,10 +228,8 @@ def _check_readable(now: Snapshot, session: Session, what: str) -> None:
     check_running(now, _run_of(session), what)
 
 
-def _after(entries: list[BoardEntry], since: str | datetime) -> list[BoardEntry]:
+def _after(entries: list[BoardEntry], since: str) -> list[BoardEntry]:
     """Those after an entry or a time. Raises NotFound for an entry that is not there."""
-    if isinstance(since, datetime):
-        return [entry for entry in entries if entry.ts > iso(to_us("since", since))]
     places = [place for place, entry in enumerate(entries) if entry.id == since]
     if places:
         return entries[places[0] + 1 :]

@@ -51,6 +51,8 @@ _OPEN = re.compile(r"(?i)\b(?:not|never|until|once|when|if|unless|before|should|
 _ALMOST = re.compile(r"(?i)\b(?:partly|partially|almost|nearly|mostly|half)\b")
 _NONE = re.compile(r"(?i)\W*(?:none|nothing|no|n/?a)?\b[^\w]*$")
 _PHASE = re.compile(r"(?i)\bphase\W{0,3}(\d{1,4})\b")
+_ENDED = re.compile(r"(?i)\bphase\W{0,3}\d{1,4}\W{1,3}(?:is )?complete")
+"""The notes say themselves that the phase is over, as the end of a phase writes them."""
 _REPORT = re.compile(r"(?i)report|complet|done|finish")
 _SAYS_COMPLETE = re.compile(
     r"(?im)^\W*phase[-_ ]?(\d{1,4})\b"
@@ -204,7 +206,7 @@ def _objective(line: _Line, tasks: Mapping[str, TaskState]) -> Judged:
         if state.status == "DEFERRED":
             return "unclear", f"the folder of {named[0]} says DEFERRED", named[0]
         done = [int(phase) for phase in _PHASE.findall(line.says) if int(phase) in state.phases]
-        if done:
+        if done and not _ENDED.search(line.says):
             return "rewrite", f"phase {done[0]} is reported complete: name the phase that comes now", named[0]
         return None
     mentioned = [task for task in _mentioned(line.says, tasks) if tasks[task].over]

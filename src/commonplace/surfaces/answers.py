@@ -37,7 +37,8 @@ def answer_of(shell: Shell, verb: Verb, answer: Any) -> Output:
         answer = list(answer)
     many = isinstance(answer, list | tuple)
     name = path if path in RENDER else f"[{_type(answer[0])}]" if many and answer else _type(answer)
-    render = RENDER.get(name, fields if hasattr(answer, "__struct_fields__") else _plainly)
+    usual = fields if hasattr(answer, "__struct_fields__") else _plainly
+    render = RENDER.get(name, _as_it_reads if verb.path[0] == "learn" and answer is not None else usual)
     empty = many and not answer
     human = lines(EMPTY.get(path, "none")) if empty else render(shell, answer)
     code = 1 if REFUSED.get(_type(answer), lambda _answer: False)(answer) else 0
@@ -739,16 +740,15 @@ RENDER: dict[str, Render] = {
     "Recollection": _recent, "Event": _event, "[Event]": _events_listed, "[RunInfo]": _runs, "Run": _forked,
     "[Difference]": _differences, "Merged": _merged, "Verification": _verification, "Rebuilt": _rebuilt,
     "memory.export": _written, "thread.export": _written, "PurgeReport": _purged, "Rights": _sentences,
-    "ReflectionDue": _sentences, "Found": _mentions, "[FoundText]": _traces, "Migrated": _migrated,
-    "NoneType": _granted, "Waiting": inbox, "Patterns": _sentences, "ProposedSkills": _sentences,
+    "Found": _mentions, "[FoundText]": _traces, "Migrated": _migrated,
+    "NoneType": _granted, "Waiting": inbox,
     "access.audit": _audit, "WorkInfo": one_work, "[WorkInfo]": _works, "Task": one_task, "[Task]": tasks_table,
     "task.info": fields, "Context": _context, "ThreadContext": _thread_context, "Messages": _messages,
     "ThreadList": _threads, "[Overlap]": _overlaps,
-    **dict.fromkeys(("LifecycleReport", "VerifiedItem", "VerifiedItems"), _as_it_reads), "Resume": _resumed,
+    "Resume": _resumed,
     "[Contribution]": _contributions, "[Claim]": _claims,
     **dict.fromkeys(RECORDS, one_record), **{f"[{name}]": records for name in RECORDS},
     "[Decision]": decision_lines,
-    **dict.fromkeys(("HygieneReport", "FactChecklist", "PrunedNotes", "ChoreReport"), _sentences),
 }  # fmt: skip
 """How each answer looks, by the verb's path or by its type; `[…]` is a list of them."""
 

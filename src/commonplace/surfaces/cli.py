@@ -86,7 +86,7 @@ GROUPS = {
             "learn.board.post": None, "learn.board.read": None, "learn.digests.fetch": None,
             "learn.register_tool": None, "learn.resume": None,
         },
-        {"reflect": "learning:reflect", "promote": "promoting:promote"},
+        {"reflect": "learning:reflect", "promote": "learning:promote", "compact": "learning:compact"},
     ),
     "mirror": Group(
         "The memory as markdown that people edit.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from ..errors import BadInput
 from ..models import Model, endpoint
@@ -18,13 +19,7 @@ def add(shell: Shell, thread: str, *, file: str = "-") -> Output:
     Anthropic's APIs. What is in the conversation already is not added again.
 
     `thread` is the name of the conversation. `file` is the JSON file to read, if not standard input."""
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
-        messages = json.loads(text)
-    except OSError as error:
-        raise BadInput(f"{file} cannot be read ({error.strerror}): name another file") from error
-    except ValueError as error:
-        raise BadInput(f"that is not JSON ({error}): give a message, or a list of messages") from error
+    messages = read_json(file, "a message, or a list of messages")
     added = shell.acting().thread(thread).add(messages)
     return Output(data_of(added), lines(str(added)))
 
@@ -63,3 +58,14 @@ def model_at(url: str | None, model: str | None, seconds: float) -> Model | None
         )
         raise BadInput(f"{'--url' if model is None else '--model'} needs {missing}: {what}")
     return endpoint(url, model, timeout=seconds)
+
+
+def read_json(file: str, what: str) -> Any:
+    """What a JSON file holds, or standard input if the file is "-". Raises BadInput that says `what` it should be."""
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8-sig")
+        return json.loads(text)
+    except OSError as error:
+        raise BadInput(f"{file} cannot be read ({error.strerror}): name another file") from error
+    except ValueError as error:
+        raise BadInput(f"that is not JSON ({error}): give {what}") from error
