@@ -254,3 +254,36 @@ def test_the_block_stays_within_its_budget_whatever_there_is(local: Book) -> Non
     assert len(prior.item_ids) <= 20
     assert any("more than 20" in part.why for part in prior.left_out)
     assert str(prior) == str(local.learn.prior_runs("gates"))
+
+
+@pytest.mark.spec("6.3", "4.5", "L8")
+def test_what_is_sensitive_is_kept_and_neither_told_nor_written_to_files(local: Book, tmp_path: Path) -> None:
+    documents = loop()
+    documents["workflow.awp.yaml"]["state"] = {
+        "sharing": {"strategy": "full", "sensitive_fields": ["patient"]}
+    }
+    flow = write(tmp_path, documents)
+
+    def work(task: WorkerTask) -> dict[str, Any]:
+        return {"summary": f"found record {task.instructions}", "patient": "J. Doe", "confidence": 0.9}
+
+    run(
+        local,
+        flow,
+        lambda turn: complete() if turn.iteration > 2 else delegate(to("scout", str(turn.iteration))),
+        work,
+    )
+    assert [item.sensitivity for item in local.memory.list(tags=["fact"])] == ["sensitive"]
+    prior = local.learn.prior_runs("gates")
+    assert (str(prior), prior.left_out[0].why) == ("", "too sensitive for a prompt")
+    assert not (flow / "memory" / "facts").exists()
+
+
+@pytest.mark.spec("6.3", "3.9")
+def test_a_manager_that_may_not_read_memory_is_told_nothing(local: Book, tmp_path: Path) -> None:
+    run(local, write(tmp_path / "a", loop()), explore([], []), tried, "one")
+    documents = loop()
+    documents["workflow.awp.yaml"]["memory"] = {"access_control": {"manager": {"long_term": "none"}}}
+    asked: list[str] = []
+    run(local, write(tmp_path / "b", documents), explore(asked, []), tried, "two")
+    assert "PRIOR RUN MEMORY" not in asked[0]

@@ -726,3 +726,78 @@ def test_defaults_of_a_loop(flow: Path) -> None:
         20,
         True,
     )
+
+
+# going on
+
+
+@pytest.mark.spec("6.0", "2.4")
+def test_a_manager_that_gave_up_is_asked_again_when_the_run_is_resumed(local: Book, flow: Path) -> None:
+    mended: list[bool] = []
+    done: list[str] = []
+
+    def manage(turn: ManagerTurn) -> dict[str, Any]:
+        if turn.iteration == 1:
+            return delegate(to("scout"))
+        return complete(answer=1) if mended else {"decision": "FAIL", "reason": "no key"}
+
+    def work(task: WorkerTask) -> dict[str, Any]:
+        done.append(task.agent)
+        return found(task)
+
+    with pytest.raises(RunFailed, match="no key"):
+        run(local, flow, manage, work)
+    mended.append(True)
+    assert run(local, flow, manage, work).status == "completed"
+    assert done == ["scout"]
+
+
+@pytest.mark.spec("6.0", "2.4")
+def test_what_was_deferred_stays_deferred_when_the_run_goes_on_with_more(local: Book, tmp_path: Path) -> None:
+    done: list[str] = []
+
+    def work(task: WorkerTask) -> dict[str, Any]:
+        done.append(task.instructions)
+        return found(task)
+
+    def manage(turn: ManagerTurn) -> dict[str, Any]:
+        if turn.iteration > 2:
+            return complete(answer=1)
+        return delegate(*(to(f"w{n}", f"{turn.iteration} {n}") for n in range(2)))
+
+    small = {"max_workers_per_iteration": 1, "max_loops": 2}
+    flow = write(tmp_path / "flow", loop(budget=small))
+    assert run(local, flow, manage, work).status == "partial"
+    write(tmp_path / "flow", loop(budget={"max_workers_per_iteration": 5, "max_loops": 9}))
+    assert run(local, flow, manage, work).status == "completed"
+    assert done == ["1 0", "2 0"]
+
+
+@pytest.mark.spec("6.0")
+def test_the_time_of_a_node_is_its_own(local: Book, tmp_path: Path) -> None:
+    hold = threading.Event()
+    settings = {"manager": "agents/boss", "budget": {"max_wall_time": 0.1}}
+    confidence = {"type": "number", "minimum": 0, "maximum": 1}
+    contract = {"output": {"contract": {"answer": "string", "confidence": confidence}}}
+    graph = [
+        {"id": "deep", "delegation_loop": settings, "on_failure": "skip"},
+        {"id": "last", "depends_on": ["deep"]},
+    ]
+    documents: Documents = {
+        WORKFLOW_FILE: {"awp": "1.0.0", "workflow": {"name": "timed"}, "orchestration": {"graph": graph}},
+        agent_file("last"): {"identity": {"id": "last"}, **contract},
+    }
+
+    def sloth(_task: WorkerTask) -> dict[str, Any]:
+        hold.wait(20)
+        return {}
+
+    agents: dict[str, Any] = {
+        "boss": lambda _turn: delegate(to("sloth", timeout=10)),
+        "sloth": sloth,
+        "last": lambda _task: {"answer": "there was time left", "confidence": 1},
+    }
+    outcome = local.runs.execute(write(tmp_path, documents), agents=agents, run_id="r")
+    hold.set()
+    assert outcome.steps == {"deep": "finished", "last": "finished"}
+    assert local.runs.get("r/deep").status == "partial"

@@ -125,7 +125,11 @@ def curated_safely(session: Session, run_id: str) -> CuratorReport:
     except Exception as error:  # noqa: BLE001  whatever it is, it is reported, and the run ends as it would have
         report = CuratorReport(run_id, "", errors=(f"{type(error).__name__}: {error}",))
     try:
-        session.write("delegations.curated", RecordCuration(run_id, msgspec.to_builtins(report)))
+        with session.snapshot() as now:
+            scope = opened_run(now, run_id).scope
+        session.within(scope).write(
+            "delegations.curated", RecordCuration(run_id, msgspec.to_builtins(report))
+        )
     except CommonplaceError as error:
         report = msgspec.structs.replace(
             report, errors=(*report.errors, f"it could not be recorded: {error}")
@@ -265,12 +269,15 @@ def prior_runs(session: Session, workflow: str, *, max_chars: int = MOST_CHARS, 
     antipatterns to avoid.
 
     `workflow` is the name of the workflow."""
-    now_us = session.ledger.moment(at)
-    items = [*curated_items(session, check_name("workflow", workflow), at)]
+    now_us, checks = session.ledger.moment(at), Checks(session, at)
+    every = [*curated_items(session, check_name("workflow", workflow), at)]
     oldest = now_us - FACTS_FOR // timedelta(microseconds=1)
     with session.viewer(at) as viewer:
-        stale = {id: known.check.stale for id, known in Checks(session, at).of(viewer.views, items).items()}
-    left_out = list[LeftOut]()
+        allowed = viewer.settings.v1.allow_sensitivities
+        items = [item for item in every if item.sensitivity in allowed]
+        stale = {id: known.check.stale for id, known in checks.of(viewer.views, items).items()}
+    hidden = len(every) - len(items)
+    left_out = [LeftOut(number(hidden, "item"), "too sensitive for a prompt")] if hidden else []
     lines = list[PackLine]()
     for what, most in MOST.items():
         mine = sorted((item for item in items if what_it_is(item) == what), key=_newest_first)
@@ -284,6 +291,9 @@ def prior_runs(session: Session, workflow: str, *, max_chars: int = MOST_CHARS, 
         lines += [PackLine(item.id, what, "- ", _line(item)) for item in shown[:most]]
     packed = pack(lines, whole(max_chars), estimated, _framed)
     left_out += [LeftOut(id, why) for id, why in packed.omitted]
+    if not session.refusal and not session.ledger.store.facts.read_only:
+        checks.record()
+    session.was_shown(packed.ids)
     return PriorRuns(packed.text, packed.ids, tuple(left_out))
 
 
@@ -336,9 +346,11 @@ class CuratedFile(NamedTuple):
 
 
 def curated_files(items: Iterable[Item]) -> list[CuratedFile]:
-    """What was curated as files: a recipe for each tool, the facts of each day, a page for each antipattern."""
+    """What was curated as files: a recipe for each tool, the facts of each day, a page for each antipattern. What is
+    sensitive stays in the book."""
     files, facts = list[CuratedFile](), dict[str, list[str]]()
-    for item in sorted(items, key=lambda item: (item.recorded_us, item.id)):
+    shown = (item for item in items if item.sensitivity != "sensitive")
+    for item in sorted(shown, key=lambda item: (item.recorded_us, item.id)):
         title, text = item.title or "", text_of(item)
         match what_it_is(item):
             case "tool":

@@ -8,6 +8,7 @@ where they end. A manager is asked again only if it had not answered, a worker o
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -44,6 +45,7 @@ from .passing import inherited
 if TYPE_CHECKING:
     from .runner import Runner
 
+DEFERRED = "deferred"
 ANSWERS = 2
 """How often a manager may answer in a form that cannot be read before the loop fails."""
 
@@ -199,10 +201,11 @@ class DelegationLoop:
         manager: str,
         function: AgentFunction,
         root: bool,
+        ends: float,
     ) -> None:
         self.runner, self.run, self.delegation = runner, run, delegation
         self._task, self._limits, self._manager = task, left, manager
-        self._function, self._root = function, root
+        self._function, self._root, self._ends = function, root, ends
         self._session = runner.session.within(run._opened.scope).acting_as(runner.session.actor, run.id)
         self._spent = Spent()
         self._known: dict[str, WorkerEnd] = {}
@@ -214,6 +217,7 @@ class DelegationLoop:
         self._idle = 0
         """How many iterations have passed without progress."""
         self._confidences: list[float] = []
+        self._facts: frozenset[str] = frozenset()
 
     def execute(self) -> LoopEnd:
         """Decide and dispatch until the loop ends. Raises only what is not about an agent."""
@@ -241,7 +245,7 @@ class DelegationLoop:
             self._warnings, since = [], position
             ends = self._dispatched(iteration, decision, steps)
             self._keep(iteration, ends, steps)
-            if why := self._stalled(ends):
+            if why := self._stalled():
                 return self._end("partial", why, iteration)
         raise AssertionError("the loop ends by a return")
 
@@ -266,7 +270,7 @@ class DelegationLoop:
             self.runner.lead.check()
             turn = self._manager_turn(iteration, attempt, since)
             try:
-                answer = self.runner.called(self._function, turn)
+                answer = self._called(self._function, turn)
                 decision = decision_of(answer, iteration)
                 self._check(decision)
                 break
@@ -279,6 +283,8 @@ class DelegationLoop:
                     raise as_failure(error) from None
                 self._warnings.append(f"your last answer could not be used: {self._plain(error)}")
         _, plan, _ = encode_payload(self.runner.hide(answer))
+        if decision.action == "fail":  # the end of the run says so; a manager that is resumed is asked again
+            return plan, 0
         request = RecordPlan(self.run.id, iteration, self._manager, plan)
         self.runner.lead.check()
         position = self._session.write("delegations.plan", request)
@@ -327,12 +333,16 @@ class DelegationLoop:
         return turn
 
     def _prior(self, turn: ManagerTurn) -> str:
-        """What earlier runs have left, for the first turn of a root manager. The manager counts as shown it."""
-        if not self.delegation.auto_curation_enabled:
+        """What earlier runs have left, for the first turn of a root manager, as far as the manager may read memory. It
+        counts as shown it."""
+        session = turn._session
+        if (
+            not self.delegation.auto_curation_enabled
+            or not session.rules.enabled
+            or not session.reads("long_term")
+        ):
             return ""
-        prior = prior_runs(self._session.acting_as(self._session.actor), self.runner.workflow.name)
-        turn._session.was_shown(prior.item_ids)
-        return prior.text
+        return prior_runs(session, self.runner.workflow.name).text
 
     def _told_history(self) -> list[dict[str, Any]]:
         """What the manager is told of earlier iterations: of the last ones all, of the others no outputs."""
@@ -362,6 +372,17 @@ class DelegationLoop:
             chars=max(0, limits.chars - spent.chars),
         )
 
+    @property
+    def _seconds_left(self) -> float:
+        return min(self._ends - time.monotonic(), self.runner.seconds_left)
+
+    def _called(
+        self, function: AgentFunction, task: AgentTask, timeout: float | None = None
+    ) -> dict[str, Any]:
+        """What an agent answers within the time that is left. Raises AgentFailed."""
+        most = self.runner.workflow.execution.timeout_per_agent if timeout is None else timeout
+        return self.runner.called(function, task, max(0.001, min(most, self._seconds_left)))
+
     def _over(self, iteration: int) -> str:
         """Which budget is used up, if one is."""
         left = self._left(iteration)
@@ -371,14 +392,14 @@ class DelegationLoop:
             return f"the budget of {self._limits.workers} workers is used up"
         if left.chars < 1:
             return f"the budget of {self._limits.chars:,} characters is used up"
-        if self.runner.seconds_left <= 0:
+        if self._seconds_left <= 0:
             return "the time is used up"
         return ""
 
-    def _stalled(self, ends: Sequence[WorkerEnd]) -> str:
+    def _stalled(self) -> str:
         """Why the loop ends for lack of progress, if it does; the manager is warned first."""
         rule = self.delegation.termination
-        self._idle = 0 if self._progressed(ends) else self._idle + 1
+        self._idle = 0 if self._progressed() else self._idle + 1
         if not rule.enabled or self._idle < rule.window:
             return ""
         why = f"no progress in {self._idle} iterations: nothing new was found, and confidence has not grown"
@@ -387,23 +408,20 @@ class DelegationLoop:
         self._warnings.append(f"{why}. Try something else, or complete with what there is")
         return ""
 
-    def _progressed(self, ends: Sequence[WorkerEnd]) -> bool:
-        """Whether workers have found something new, or have grown surer."""
-        earlier = [
-            end.output for _, others in self._history[:-1] for end in others if end.status == "finished"
-        ]
-        new = [end for end in ends if end.status == "finished" and end.output not in earlier]
-        stated = [sure for end in new if (sure := confidence_of(end.output)) is not None]
-        best = max(self._confidences, default=None)
+    def _progressed(self) -> bool:
+        """Whether the workers of the last iteration have found something new, or have grown surer. Where they state no
+        confidence, any new answer counts."""
+        *earlier, (_, last) = self._history
+        before = [end.output for _, ends in earlier for end in ends if end.status == "finished"]
+        new = [end.output for end in last if end.status == "finished" and end.output not in before]
+        stated = [sure for output in new if (sure := confidence_of(output)) is not None]
+        best, facts = max(self._confidences, default=None), self._facts
         self._confidences += stated
+        self._facts = frozenset(() if self._digest is None else self._digest.key_facts)
         if not new or len(stated) < len(new) or best is None:
             return bool(new)
-        facts = () if self._digest is None else self._digest.key_facts
-        found = len(facts) > self._facts
-        self._facts = len(facts)
-        return found or max(stated) >= best + self.delegation.termination.min_confidence_delta
-
-    _facts = 0
+        grown = max(stated) >= best + self.delegation.termination.min_confidence_delta
+        return grown or not self._facts <= facts
 
     # workers
 
@@ -422,7 +440,7 @@ class DelegationLoop:
                 ends[each.name] = self._redundant(each, before, steps)
             elif each.signature in same:
                 continue
-            elif len(to_do) >= room:
+            elif len(to_do) >= room or _was_deferred(steps.get(each.name)):
                 ends[each.name] = self._deferred(each, room, most, steps)
             else:
                 same[each.signature] = each.name
@@ -458,7 +476,7 @@ class DelegationLoop:
 
     def _deferred(self, assignment: Assignment, room: int, most: int, steps: Mapping[str, Any]) -> WorkerEnd:
         which = f"{most} workers an iteration" if room == most else f"{self._limits.workers} workers"
-        reason = f"deferred: the budget of {which} is used up"
+        reason = f"{DEFERRED}: the budget of {which} is used up"
         self._skip(assignment, reason, steps)
         self._warnings.append(f"{assignment.worker} was not dispatched: the budget of {which} is used up")
         return WorkerEnd(assignment, "deferred", {}, reason)
@@ -520,7 +538,7 @@ class DelegationLoop:
         )  # fmt: skip
         task.assignment = assignment
         function = self.runner.function_of(assignment.worker, self.delegation)
-        output = self.runner.called(function, task, assignment.timeout)
+        output = self._called(function, task, assignment.timeout)
         agent = self.runner.workflow.agents.get(assignment.worker)
         contracts = [agent.contract if agent is not None else None, assignment.contract]
         broken = [
@@ -555,7 +573,7 @@ class DelegationLoop:
         return WorkerEnd(assignment, "failed", {}, message, position, spent=(1, 0))
 
     def _pause(self, seconds: float) -> None:
-        self.runner.pause(min(seconds, max(0.0, self.runner.seconds_left)))
+        self.runner.pause(min(seconds, max(0.0, self._seconds_left)))
         if self.runner.interrupted.is_set():
             raise Interrupted
 
@@ -568,7 +586,7 @@ class DelegationLoop:
         function = self.runner.function_of(name, self.delegation, self._function)
         loop = DelegationLoop(
             self.runner, child, self.delegation, assignment.instructions, share, manager=name, function=function,
-            root=False,
+            root=False, ends=self._ends,
         )  # fmt: skip
         end = loop.execute()
         if child.status == "running":
@@ -634,6 +652,11 @@ class DelegationLoop:
 
 
 CLOSED_AS = {"complete": "completed", "partial": "partial", "failed": "failed"}
+
+
+def _was_deferred(step: Mapping[str, Any] | None) -> bool:
+    """Whether a dispatch was deferred before: the decisions that followed it rest on that."""
+    return step is not None and step["status"] == SKIPPED and step["reason"].startswith(DEFERRED)
 
 
 def _size(value: object) -> int:

@@ -115,7 +115,8 @@ class Runner:
         """How far each node has come."""
         self._agents = agents
         self._tell = tell
-        self._ends = time.monotonic() + workflow.execution.timeout_total
+        total = None if workflow.delegation is None else workflow.delegation.budget.max_wall_time
+        self._ends = time.monotonic() + (workflow.execution.timeout_total if total is None else total)
         graph = workflow.nodes if workflow.delegation is None else ()
         names = {node.agent for node in graph if node.delegation is None}
         names |= {way.fallback for way in workflow.degradation if graph}
@@ -243,16 +244,16 @@ class Runner:
 
     def delegated(self, run: Run, delegation: Delegation, task: str) -> LoopEnd:
         """The end of a root manager's loop in a run."""
-        budget = delegation.budget
+        budget, ends = delegation.budget, self._ends
         if budget.max_wall_time is not None:
-            self._ends = time.monotonic() + budget.max_wall_time
+            ends = min(ends, time.monotonic() + budget.max_wall_time)
         left = Left(
             budget.max_loops, budget.max_total_workers, budget.max_workers_per_iteration, budget.max_total_chars
         )  # fmt: skip
         manager, function = delegation.manager, self.function_of(delegation.manager, delegation)
         loop = DelegationLoop(
-            self, run, delegation, task, left, manager=manager, function=function, root=True
-        )
+            self, run, delegation, task, left, manager=manager, function=function, root=True, ends=ends
+        )  # fmt: skip
         return loop.execute()
 
     def mirror_board(self, run: Run, session: Session) -> None:
