@@ -64,7 +64,8 @@ FITTING: dict[str, Any] = {
     "events": [{"kind": "agent.spoke"}], "type": "thing", "error": "bad", "kept": "item", "key": "k",
     "digest": "0" * 64, "subject": "ada", "fact": "f", "section": "decisions", "session": "s", "content": "c",
     "reviewer": "ben", "target": "ada", "phase": "PLAN", "decision": "GO", "source": "x", "value": 1,
-    "items": ["item"], "view": "runs",
+    "items": ["item"], "view": "runs", "topic": "t", "spec": {"a": 1}, "sha": "0" * 64, "report": "done",
+    "facts": [{"subject": "s", "fact": "f"}], "item": "i", "workflow": "flow",
 }  # fmt: skip
 FIELDS = """
     key value title text tags links provenance citations confidence category valid_from occurred_at person places
@@ -92,7 +93,17 @@ def handles(book: Book) -> dict[str, Any]:
         work.add_task("do it", id=id)
     turn, claim = run.agent("ada"), work.claim("ada")
     of_work = {"task": work.task("t2"), "manage": work.manage, "approvals": work.approvals}
-    return {"book": book, "actor": actor, "run": run, "turn": turn, "work": work, **of_work, "claim": claim}
+    learn = {"learn": turn.learn, "board": turn.learn.board, "digests": turn.learn.digests}
+    return {
+        "book": book,
+        "actor": actor,
+        "run": run,
+        "turn": turn,
+        "work": work,
+        **of_work,
+        "claim": claim,
+        **learn,
+    }
 
 
 def calls(book: Book) -> Iterator[Call]:
@@ -101,7 +112,7 @@ def calls(book: Book) -> Iterator[Call]:
             if not verb.startswith("_") and verb not in NOT_CALLED:
                 yield from _calls_of(f"{handle}.{verb}", getattr(on, verb))
     tools = Tools(book)
-    needed: dict[str, Any] = {"target": "daily", "content": "x"}
+    needed = {"target": "daily", "content": "x", "topic": "t", "payload": {"a": 1}, "sha": "0" * 64}
     for tool, about in known_tools().items():
         arguments = schema(about)
         for argument in arguments["properties"]:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,9 @@ NOTES = "- Objective: Add login (phase: plan)\n- Blockers: the test server is do
 
 
 @pytest.fixture
-def local() -> Book:
-    return commonplace.open("memory:")
+def local() -> Iterator[Book]:
+    with commonplace.open("memory:") as book:
+        yield book
 
 
 def written(book: Book) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,9 @@ HEADINGS = ["NOTES.md", "Task folder", "Verified items", "Open blockers", "Sessi
 
 
 @pytest.fixture
-def local() -> Book:
-    return commonplace.open("memory:")
+def local() -> Iterator[Book]:
+    with commonplace.open("memory:") as book:
+        yield book
 
 
 def fill(book: Book, size: int = 1) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,9 @@ EVENT = "memory.verified"
 
 
 @pytest.fixture
-def local() -> Book:
-    return commonplace.open("memory:")
+def local() -> Iterator[Book]:
+    with commonplace.open("memory:") as book:
+        yield book
 
 
 @pytest.mark.spec("6.8")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ..errors import BadInput, CommonplaceError
-from ..ledger.checks import check_name
+from ..ledger.checks import check_name, check_whole
 from ..ledger.printing import LeftOut, Readable, number
 from ..memory.items import Item
 from ..memory.remember import remember
@@ -289,7 +289,7 @@ def prior_runs(session: Session, workflow: str, *, max_chars: int = MOST_CHARS, 
             [LeftOut(f"{len(shown) - most} {what}s", f"more than {most}")] if len(shown) > most else []
         )
         lines += [PackLine(item.id, what, "- ", _line(item)) for item in shown[:most]]
-    packed = pack(lines, whole(max_chars), estimated, _framed)
+    packed = pack(lines, whole(check_whole("max_chars", max_chars)), estimated, _framed)
     left_out += [LeftOut(id, why) for id, why in packed.omitted]
     if not session.refusal and not session.ledger.store.facts.read_only:
         checks.record()

@@ -9,6 +9,7 @@ import msgspec
 
 from ..access.rights import role_of
 from ..errors import NotFound
+from ..ledger.checks import check_name
 from ..ledger.events import MAX_PARENTS
 from ..ledger.printing import Listing, Readable, number
 from ..ledger.reader import ViewReader
@@ -76,6 +77,7 @@ def patterns(session: Session, work: WorkId | None = None, at: At = None) -> Pat
 
 
 def _patterns(session: Session, work: str | None, at: At) -> list[tuple[Pattern, list[Work]]]:
+    work = None if work is None else check_name("work", work)
     infos = Works(session).list(at=at)
     chosen = [info for info in infos if work in (None, info.id)]
     if work is not None and not chosen:

@@ -219,6 +219,7 @@ class Ledger:
             return now_us()
         if isinstance(at, datetime):
             return to_us("at", at)
+        at = self.position(at)
         event = next(self.events(at - 1, at), None) if at else None
         return 0 if event is None else event.created_us
 
