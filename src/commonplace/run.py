@@ -115,7 +115,7 @@ class Run:
         with self._session.snapshot() as snapshot:
             opened = opened_run(snapshot, self.id)
             steps = steps_of(snapshot, self.id, opened.fork)
-            takes = takes_part(snapshot, opened, self.viewer)
+            takes = takes_part(snapshot, self.id, opened, self.viewer)
         if self.viewer == OWNER:
             return steps
         nodes = steps if takes and sees_others(opened.policy) else {self.viewer}

@@ -234,7 +234,7 @@ def _opened(session: Session, run_id: str) -> OpenedRun:
     run_id = check_name("run_id", run_id)
     with session.snapshot() as snapshot:
         opened = find_run(snapshot, run_id)
-        takes = opened is not None and takes_part(snapshot, opened, session.actor)
+        takes = opened is not None and takes_part(snapshot, run_id, opened, session.actor)
     if opened is None or not takes:
         if not session.is_owner:  # in both cases, so that not even the book's length tells which it was
             record_denial(session.acting_as(session.actor, run_id), "run", run_id)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from hashlib import sha256
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -53,24 +54,27 @@ class Dispatch:
     """The call of a manager or a worker that is under way: for which session, and under which name. What it posts twice
     because it was killed and called again is posted once."""
 
-    def __init__(self, session: Session, name: str) -> None:
-        self.session, self.name = session, name
-        self._posted = Counter[str]()
+    def __init__(self, session: Session, name: str, hide: Callable[[Any], Any]) -> None:
+        self.session, self.name, self.hide = session, name, hide
+        self._posted, self._lock = Counter[str](), Lock()
 
     def id_of(self, topic: str, payload: Mapping[str, Any]) -> str:
         """The id of what is posted: the same whenever this call posts the same for the same time."""
         text = json.dumps([self.session.run, self.name, topic, payload], sort_keys=True)
-        self._posted[text] += 1
-        return f"post-{sha256(f'{text}{self._posted[text]}'.encode()).hexdigest()[:32]}"
+        with self._lock:
+            self._posted[text] += 1
+            count = self._posted[text]
+        return f"post-{sha256(f'{text}{count}'.encode()).hexdigest()[:32]}"
 
 
 _CURRENT: ContextVar[Dispatch | None] = ContextVar("commonplace_dispatch", default=None)
 
 
 @contextmanager
-def dispatched(session: Session, name: str) -> Iterator[None]:
-    """Bind the board and the digests to a session, for what runs in this context."""
-    token = _CURRENT.set(Dispatch(session, name))
+def dispatched(session: Session, name: str, hide: Callable[[Any], Any]) -> Iterator[None]:
+    """Bind the board and the digests to a session, for what runs in this context. `hide` takes secrets out of what is
+    posted."""
+    token = _CURRENT.set(Dispatch(session, name, hide))
     try:
         yield
     finally:
@@ -78,11 +82,14 @@ def dispatched(session: Session, name: str) -> Iterator[None]:
 
 
 def current_dispatch(session: Session) -> Dispatch | None:
-    """The call that is under way in this context, if it is one of this book and of the run that the session is in."""
+    """The call that is under way in this context, if it is one of this book, of the run that the session is in, and of
+    its actor. The owner, who has only the book at hand, acts as the one that was called."""
     current = _CURRENT.get()
     if current is None or current.session.ledger is not session.ledger:
         return None
-    return current if session.run in (None, current.session.run) else None
+    same_run = session.run in (None, current.session.run)
+    same_actor = session.actor == current.session.actor or (session.is_owner and session.run is None)
+    return current if same_run and same_actor else None
 
 
 def acting_in_a_run(session: Session) -> Session:
@@ -122,15 +129,16 @@ class RunBoard:
 
         `topic` is a word to find it by. `payload` are the fields to post."""
         session = acting_in_a_run(self._session)
-        if not check_text("topic", topic).strip():
-            raise BadInput("topic is empty: name a topic, such as blocked")
+        topic = check_name("topic", check_text("topic", topic).strip())
         _, values, blobs = encode_payload(payload)
         if blobs or blobs_of(values):
             raise BadInput("payload holds a blob: name the file instead, or write it to the run's state")
         _check_takes_part(session)
         dispatch = current_dispatch(session)
+        if dispatch is not None:
+            topic, values = dispatch.hide(topic), dispatch.hide(values)
         id = None if dispatch is None else dispatch.id_of(topic, values)
-        request = Post(_run_of(session), session.actor, topic.strip(), values, id)
+        request = Post(_run_of(session), session.actor, topic, values, id)
         entry: BoardEntry = session.submit("delegations.post", request, "post")
         return entry
 
@@ -183,7 +191,10 @@ def register_tool(session: Session, name: str, spec: Mapping[str, Any]) -> None:
     _, values, blobs = encode_payload(spec)
     if not values or blobs or blobs_of(values):
         raise BadInput("spec is empty or holds a blob: give plain fields, such as {'description': '…'}")
-    request = Register(_run_of(session), session.actor, check_name("name", name), values)
+    dispatch, name = current_dispatch(session), check_name("name", name)
+    if dispatch is not None:
+        name, values = dispatch.hide(name), dispatch.hide(values)
+    request = Register(_run_of(session), session.actor, name, values)
     session.submit("delegations.register", request, "register")
 
 
@@ -199,7 +210,7 @@ def board_entries(
 def sibling_signals(entries: Sequence[BoardEntry]) -> str:
     """New entries of a board as a block of a prompt; "" if there are none."""
     lines = [
-        f"- [{as_data(entry.topic)}] by {as_name(entry.worker_id)}: {_payload_text(entry)}"
+        f"- [{as_name(entry.topic)}] by {as_name(entry.worker_id)}: {_payload_text(entry)}"
         for entry in entries[-MOST_SIGNALS:]
     ]
     return "\n".join(["## SIBLING SIGNALS", *lines]) if lines else ""
@@ -219,7 +230,7 @@ def _check_takes_part(session: Session) -> None:
     """Raises NotFound if the actor takes no part in its run: a board of others looks as if it were not there."""
     with session.snapshot() as now:
         opened = find_run(now, _run_of(session))
-        if opened is None or not takes_part(now, opened, session.actor):
+        if opened is None or not takes_part(now, _run_of(session), opened, session.actor):
             raise NotFound(f"there is no run {session.run!r} that {session.actor!r} takes part in")
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from math import isfinite
 from typing import Any
 
 import msgspec
@@ -99,9 +98,9 @@ def digest_of_iteration(
 def confidence_of(output: object) -> float | None:
     """The confidence that a worker states, if it is a number from 0 to 1."""
     value = output.get("confidence") if isinstance(output, Mapping) else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         return None
-    return value if 0 <= value <= 1 else None
+    return float(value)
 
 
 def _said(fields: Mapping[str, Any]) -> str:

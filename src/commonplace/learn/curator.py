@@ -12,16 +12,20 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ..access.rights import OWNER
 from ..errors import BadInput, CommonplaceError
 from ..ledger.checks import check_name, check_whole
+from ..ledger.events import A_DAY
 from ..ledger.printing import LeftOut, Readable, number
+from ..memory.echoes import echo_among
 from ..memory.items import Item
 from ..memory.remember import remember
 from ..memory.verbs import Memory
@@ -29,7 +33,7 @@ from ..recall.escaping import as_data
 from ..recall.lines import text_of
 from ..recall.packing import PackLine, estimated, pack, whole
 from ..recall.verification import Checks
-from ..state.redaction import with_those_below
+from ..state.redaction import redactor_of, with_those_below
 from ..state.requests import FAILED, FINISHED, SKIPPED
 from ..state.rows import opened_run, steps_of
 from ..verbs import RunId
@@ -59,7 +63,7 @@ SECTIONS = {
 MOST = {"tool": 50, "fact": 20, "antipattern": 10}
 FACTS_FOR = timedelta(days=7)
 MOST_CHARS = 3_000
-_VERSION = re.compile(r"(?m)^## v\d+\nhash .*\n")
+_VERSION = re.compile(r"## v(\d+)\nhash .*\n")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -72,6 +76,7 @@ class CuratorReport(Readable, msgspec.Struct, frozen=True):
     tools_versioned: tuple[str, ...] = ()
     facts_added: tuple[str, ...] = ()
     antipatterns_added: tuple[str, ...] = ()
+    item_ids: tuple[str, ...] = ()
     not_kept: tuple[tuple[str, str], ...] = ()
     """What was not kept as it is, and why."""
     errors: tuple[str, ...] = ()
@@ -100,36 +105,36 @@ class PriorRuns(Readable, msgspec.Struct, frozen=True):
 
 
 class _Findings(NamedTuple):
-    """What there is to keep of a delegation, each with the events that it comes from."""
+    """What there is to keep of a delegation, each with the positions or ids of the events that it comes from."""
 
     tools: Sequence[tuple[str, dict[str, Any], str]]
     facts: Sequence[tuple[str, list[str]]]
-    antipatterns: Sequence[tuple[Assignment, str, list[str]]]
+    antipatterns: Sequence[tuple[Assignment, str, tuple[int, ...]]]
 
 
 def curate_run(session: Session, run_id: RunId) -> CuratorReport:
-    """Keep what a delegation has learned for the next run of its workflow. Doing it again changes nothing.
+    """Keep what a delegation has learned for the next run of its workflow. Doing it again changes nothing, and what
+    somebody has forgotten meanwhile stays forgotten.
 
     `run_id` is the run of the root manager."""
     with session.snapshot() as now:
-        root = delegation_of(now, check_name("run_id", run_id))
-        opened = opened_run(now, root)
-        found = _findings(now, root)
-    return _kept(session.within(opened.scope), root, opened.workflow.get("name", "") or root, found)
+        workflow = opened_run(now, check_name("run_id", run_id)).workflow.get("name", "")
+    return _curated(session, run_id, workflow or run_id)
 
 
-def curated_safely(session: Session, run_id: str) -> CuratorReport:
-    """The same at the end of a run, which never fails because of it: what goes wrong is in the report."""
+def curated_safely(session: Session, run_id: str, workflow: str) -> CuratorReport:
+    """The same at the end of a loop, which never fails because of it: what goes wrong is in the report."""
     try:
-        report = curate_run(session, run_id)
+        report = _curated(session, run_id, workflow)
     except Exception as error:  # noqa: BLE001  whatever it is, it is reported, and the run ends as it would have
-        report = CuratorReport(run_id, "", errors=(f"{type(error).__name__}: {error}",))
+        report = CuratorReport(run_id, workflow, errors=(f"{type(error).__name__}: {error}",))
     try:
         with session.snapshot() as now:
             scope = opened_run(now, run_id).scope
-        session.within(scope).write(
-            "delegations.curated", RecordCuration(run_id, msgspec.to_builtins(report))
+        record = RecordCuration(
+            run_id, workflow, report.item_ids, tuple(error[:500] for error in report.errors)
         )
+        session.within(scope).write("delegations.curated", record)
     except CommonplaceError as error:
         report = msgspec.structs.replace(
             report, errors=(*report.errors, f"it could not be recorded: {error}")
@@ -137,38 +142,69 @@ def curated_safely(session: Session, run_id: str) -> CuratorReport:
     return report
 
 
-def _findings(now: ViewReader, root: str) -> _Findings:
-    each = digests(now, root)
-    counted = Counter(fact for _, _, digest in each for fact in dict.fromkeys(digest.key_facts))
+def merged_reports(reports: Sequence[CuratorReport]) -> CuratorReport | None:
+    """The reports of several delegations of one run as one."""
+    if not reports:
+        return None
+    names = [name for name in CuratorReport.__struct_fields__ if name not in ("run_id", "workflow")]
+    every = {name: tuple(each for report in reports for each in getattr(report, name)) for name in names}
+    return CuratorReport(reports[-1].run_id, reports[-1].workflow, **every)
+
+
+def _curated(session: Session, run: str, workflow: str) -> CuratorReport:
+    with session.snapshot() as now:
+        opened = opened_run(now, run)
+        found = _findings(now, run)
+        hide = redactor_of(now, run)
+        row = plans(now, run)
+    session = session.within(opened.scope)
+    if opened.policy.strategy != "full" and row:  # what workers do not share stays with their manager
+        manager = next(iter(row.values()))["manager"]
+        session = session.acting_as(manager)
+    return _Keeping(session, run, workflow, hide, shared=opened.policy.strategy == "full").report(found)
+
+
+def _findings(now: ViewReader, run: str) -> _Findings:
+    below, root = with_those_below(now, {run}), delegation_of(now, run)
+    each = [(id, digest) for id, _, digest in digests(now, root) if digest.run_id in below]
+    counted = Counter(fact for _, digest in each for fact in dict.fromkeys(digest.key_facts))
     facts = [
-        (fact, [id for id, _, digest in each if fact in digest.key_facts])
+        (fact, [id for id, digest in each if fact in digest.key_facts])
         for fact, count in counted.items()
         if count >= CONFIRMED
     ]
-    made = [(name, row["spec"], row["id"]) for name, row in sorted(tools(now, root).items())]
-    return _Findings(made, facts, list(_antipatterns(now, root)))
+    made = [
+        (name, row["spec"], row["id"])
+        for name, row in sorted(tools(now, root).items())
+        if row["run"] in below
+    ]
+    return _Findings(made, facts, list(_antipatterns(now, below)))
 
 
-def _antipatterns(now: ViewReader, root: str) -> Iterator[tuple[Assignment, str, list[str]]]:
-    """Dispatches that should not be made again, each once, with the reason and the plan that made it."""
-    known = set[str]()
-    for run in sorted(with_those_below(now, {root})):
-        steps = steps_of(now, run, None)
+def _antipatterns(now: ViewReader, runs: Iterable[str]) -> Iterator[tuple[Assignment, str, tuple[int, ...]]]:
+    """Dispatches that should not be made again, each once, with the reason and where that is recorded. One that failed
+    and went well when it was tried again is none."""
+    for run in sorted(runs):
+        steps, found, well = steps_of(now, run, None), dict[str, Any](), set[str]()
         for iteration, row in plans(now, run).items():
             try:
                 workers = decision_of(row["plan"], iteration).workers
             except BadInput:
                 continue  # the loop has refused it as well, and says so
-            for assignment in workers:
-                why = _what_went_wrong(steps.get(assignment.name))
-                if why and assignment.address not in known:
-                    known.add(assignment.address)
-                    yield assignment, why, [row["id"]]
+            for each in workers:
+                step = steps.get(each.name)
+                if step is None:
+                    continue
+                if why := _what_went_wrong(step):
+                    found.setdefault(each.address, (each, why, (int(row["position"]), int(step["position"]))))
+                elif step["status"] == FINISHED:
+                    well.add(each.address)
+        for address, antipattern in found.items():
+            if address not in well or antipattern[1] == REDUNDANT:
+                yield antipattern
 
 
-def _what_went_wrong(step: dict[str, Any] | None) -> str:
-    if step is None:
-        return ""
+def _what_went_wrong(step: dict[str, Any]) -> str:
     if step["status"] == SKIPPED and step["reason"].startswith(REDUNDANT):
         return REDUNDANT
     if step["status"] == FAILED:
@@ -185,66 +221,107 @@ def tag_of(workflow: str) -> str:
     return f"workflow {workflow}"
 
 
-def _kept(session: Session, run: str, workflow: str, found: _Findings) -> CuratorReport:
-    keeping = _Keeping(session, run, workflow)
-    added, versioned = list[str](), list[str]()
-    for name, spec, source in found.tools:
-        if outcome := keeping.tool(name, spec, source):
-            (added if outcome == "added" else versioned).append(name)
-    facts = [
-        fact
-        for fact, sources in found.facts
-        if keeping.keep("fact", fact, sources, reason="it stands in two or more digests of a run")
-    ]
-    antipatterns = [
-        assignment.address
-        for assignment, why, sources in found.antipatterns
-        if keeping.antipattern(assignment, why, sources)
-    ]
-    return CuratorReport(
-        run, workflow, tuple(added), tuple(versioned), tuple(facts), tuple(antipatterns), tuple(keeping.not_kept)
-    )  # fmt: skip
-
-
 class _Keeping:
     """Items of one workflow that are kept for one run."""
 
-    def __init__(self, session: Session, run: str, workflow: str) -> None:
+    def __init__(
+        self, session: Session, run: str, workflow: str, hide: Callable[[Any], Any], *, shared: bool
+    ) -> None:
         self._session, self._run, self._workflow = session, run, workflow
-        self._items = [*curated_items(session, workflow)]
-        self.not_kept: list[tuple[str, str]] = []
+        self._hide, self._shared = hide, shared
+        self._items = [*curated_items(session, workflow, status=None)]
+        self._ids: list[str] = []
+        self._not_kept: list[tuple[str, str]] = []
 
-    def keep(self, what: str, text: str, sources: list[str], *, kind: str = "note", **more: Any) -> bool:
-        """Whether it is a new item."""
+    def report(self, found: _Findings) -> CuratorReport:
+        """Keep all of it. What cannot be kept is named, and keeps nothing else from being kept."""
+        kept: dict[str, list[str]] = {"added": [], "versioned": [], "facts": [], "antipatterns": []}
+        keeping: list[tuple[str, Callable[[], str]]] = [
+            *((name, partial(self._tool, name, spec, source)) for name, spec, source in found.tools),
+            *((fact, partial(self._fact, fact, sources)) for fact, sources in found.facts),
+            *(
+                (each.address, partial(self._antipattern, each, why, positions))
+                for each, why, positions in found.antipatterns
+            ),
+        ]
+        for what, keep in keeping:
+            try:
+                if outcome := keep():
+                    kept[outcome].append(what)
+            except CommonplaceError as error:
+                self._not_kept.append((what[:120], str(error)))
+        return CuratorReport(
+            self._run, self._workflow, tuple(kept["added"]), tuple(kept["versioned"]), tuple(kept["facts"]),
+            tuple(kept["antipatterns"]), tuple(self._ids), tuple(self._not_kept),
+        )  # fmt: skip
+
+    def _keep(self, what: str, text: str, sources: list[str], *, kind: str = "note", **more: Any) -> bool:
+        """Whether it is a new item. What is told apart by its title is no near-duplicate of another."""
+        text = self._hide(text)
         result = remember(
-            self._session, text, kind=kind, shared=True, parents=sources,
+            self._session, text, kind=kind, shared=self._shared, parents=sources,
             tags=[CURATOR, what, tag_of(self._workflow)], metadata={"run": self._run},
             provenance={"source_kind": "system", "channel": CURATOR}, **more,
         )  # fmt: skip
-        if result.outcome in ("flagged", "rejected"):
-            self.not_kept.append((text[:120], result.reason))
-        return result.outcome == "stored"
-
-    def tool(self, name: str, spec: dict[str, Any], source: str) -> str:
-        """Whether it was added or versioned; "" if this version is known."""
-        version = sha256(json.dumps(spec, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]
-        known = next((item for item in self._items if "tool" in item.tags and item.title == name), None)
-        if known is None:
-            text = _version(1, version, self._run, spec)
-            return "added" if self.keep("tool", text, [source], kind="procedure", title=name) else ""
-        if f"hash {version}" in (known.body or ""):
-            return ""
-        count = len(_VERSION.findall(known.body or ""))
-        text = f"{known.body}\n\n{_version(count + 1, version, self._run, spec)}"
-        Memory(self._session).revise(known.id, text=text, why=f"the run {self._run} has made another version")
-        return "versioned"
-
-    def antipattern(self, assignment: Assignment, why: str, sources: list[str]) -> bool:
-        title = f"Antipattern {assignment.address}"
-        if any(item.title == title for item in self._items):
+        near = result.held is not None and result.held.why == "near_duplicate"
+        if near and what != "fact" and result.item_id:
+            Memory(self._session).resolve(
+                result.item_id, "create", rationale=f"another {what} of the workflow"
+            )
+        elif result.outcome in ("flagged", "rejected"):
+            self._not_kept.append((text[:120], result.reason))
             return False
+        if result.outcome == "merged" or result.item_id is None:
+            return False
+        self._ids.append(result.item_id)
+        return True
+
+    def _known(self, what: str, **fields: str) -> list[Item]:
+        return [
+            item
+            for item in self._items
+            if what in item.tags and all(getattr(item, name) == value for name, value in fields.items())
+        ]
+
+    def _tool(self, name: str, spec: dict[str, Any], source: str) -> str:
+        name, spec = self._hide(name), self._hide(spec)
+        version = sha256(json.dumps(spec, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]
+        known = self._known("tool", title=name)
+        if any(f"hash {version}" in (item.body or "") for item in known):
+            return ""
+        text = _version(len(known) + 1, version, self._run, spec)
+        standing = [item.id for item in known if item.status == "live"]
+        kept = self._keep("tool", text, [source], kind="procedure", title=name, supersedes=standing)
+        return ("versioned" if known else "added") if kept else ""
+
+    def _fact(self, fact: str, sources: list[str]) -> str:
+        """A fact that is known, also by the word of another worker, is not kept again: a run that was told it repeats
+        it. One that is confirmed anew counts as of now."""
+        said = _said(self._hide(fact))
+        for item in self._known("fact"):
+            if _said(text_of(item)) == said or echo_among(
+                {"kind": "note", "body": said}, [(item.id, [text_of(item)])]
+            ):
+                old = self._session.ledger.moment() - max(item.recorded_us, item.updated_us) > A_DAY
+                if item.status == "live" and old and item.metadata.get("run") != self._run:
+                    Memory(self._session).revise(item.id, metadata={"run": self._run}, why="confirmed again")
+                return ""
+        kept = self._keep("fact", fact, sources, reason="it stands in two or more digests of a run")
+        return "facts" if kept else ""
+
+    def _antipattern(self, assignment: Assignment, why: str, positions: tuple[int, ...]) -> str:
+        title = f"Antipattern {assignment.address}"
+        if self._known("antipattern", title=title):
+            return ""
         text = f"{assignment.worker}: {assignment.instructions[:240]} ({why})"
-        return self.keep("antipattern", text, sources, title=title, category="feedback", reason=why)
+        sources, reason = self._session.ledger.ids_at(positions), self._hide(why)
+        kept = self._keep("antipattern", text, sources, title=title, category="feedback", reason=reason)
+        return "antipatterns" if kept else ""
+
+
+def _said(fact: str) -> str:
+    """What a fact says, whichever worker has said it."""
+    return " ".join(fact.partition(": ")[2].casefold().split()) or fact
 
 
 def _version(number: int, hash: str, run: str, spec: dict[str, Any]) -> str:
@@ -255,9 +332,17 @@ def _version(number: int, hash: str, run: str, spec: dict[str, Any]) -> str:
 # reading
 
 
-def curated_items(session: Session, workflow: str, at: At = None) -> Iterable[Item]:
-    """What the curator has kept of runs of a workflow and still holds."""
-    return Memory(session).list(tags=[CURATOR, tag_of(workflow)], at=at)
+def curated_items(
+    session: Session, workflow: str, at: At = None, status: str | None = "live"
+) -> Iterable[Item]:
+    """What the curator has kept of runs of a workflow in the scope of the session: by the owner's hand, or for a
+    manager alone by its own."""
+    with session.snapshot() as now:
+        session = session.alone_in(now.scope)
+    items = Memory(session).list(tags=[CURATOR, tag_of(workflow)], status=status, at=at)
+    return [
+        item for item in items if item.agent == OWNER or (item.agent == session.actor and not item.shared)
+    ]
 
 
 def what_it_is(item: Item) -> str:
@@ -282,7 +367,7 @@ def prior_runs(session: Session, workflow: str, *, max_chars: int = MOST_CHARS, 
     for what, most in MOST.items():
         mine = sorted((item for item in items if what_it_is(item) == what), key=_newest_first)
         if what == "fact":
-            mine = [item for item in mine if item.recorded_us >= oldest]
+            mine = [item for item in mine if max(item.recorded_us, item.updated_us) >= oldest]
         shown = [item for item in mine if not item.expired(now_us) and not stale.get(item.id)]
         left_out += [LeftOut(f"{len(mine) - len(shown)} {what}s", "stale")] if len(shown) < len(mine) else []
         left_out += (
@@ -305,12 +390,13 @@ def _line(item: Item) -> str:
     if what_it_is(item) != "tool":
         mark = " (disputed)" if item.disputed else ""
         return as_data(text_of(item)) + mark
-    versions = _VERSION.split(item.body or "")
+    version = _VERSION.match(item.body or "")
+    written = (item.body or "")[version.end() if version else 0 :]
     try:
-        spec = json.dumps(json.loads(versions[-1]), sort_keys=True, ensure_ascii=False)
+        written = json.dumps(json.loads(written), sort_keys=True, ensure_ascii=False)
     except ValueError:  # somebody has written it in other words
-        spec = versions[-1]
-    return as_data(f"{item.title} (v{max(1, len(versions) - 1)}): {spec}")[:240]
+        pass
+    return as_data(f"{item.title} (v{version[1] if version else 1}): {written}")[:240]
 
 
 def _framed(lines: Sequence[PackLine]) -> str:
@@ -349,14 +435,18 @@ def curated_files(items: Iterable[Item]) -> list[CuratedFile]:
     """What was curated as files: a recipe for each tool, the facts of each day, a page for each antipattern. What is
     sensitive stays in the book."""
     files, facts = list[CuratedFile](), dict[str, list[str]]()
+    recipes = dict[str, str]()
     shown = (item for item in items if item.sensitivity != "sensitive")
     for item in sorted(shown, key=lambda item: (item.recorded_us, item.id)):
         title, text = item.title or "", text_of(item)
         match what_it_is(item):
             case "tool":
-                name = _UNSAFE.sub("-", title)[:80] or "tool"
-                versions = re.split(r"\n\n(?=## v\d+\n)", text)
-                files.append(CuratedFile(f"tools/{name}.md", title, tuple(versions)))
+                name = _UNSAFE.sub("-", title)[:80].strip("-") or "tool"
+                if (
+                    recipes.setdefault(name, title) != title
+                ):  # another tool whose name looks the same as a file's
+                    name = f"{name[:71]}-{sha256(title.encode()).hexdigest()[:8]}"
+                files.append(CuratedFile(f"tools/{name}.md", title, (text,)))
             case "antipattern":
                 files.append(
                     CuratedFile(f"antipatterns/{title.removeprefix('Antipattern ')}.md", title, (text,))

@@ -54,12 +54,15 @@ class Post(msgspec.Struct, frozen=True):
 
 
 class RecordPlan(msgspec.Struct, frozen=True):
-    """Record what a manager decided in an iteration."""
+    """Record what a manager decided in an iteration, having seen the board up to a position. `sources` are the
+    positions of the results that it was told."""
 
     run: str
     iteration: int
     manager: str
     plan: dict[str, Any]
+    seen: int = 0
+    sources: tuple[int, ...] = ()
 
 
 class Digested(msgspec.Struct, frozen=True):
@@ -80,10 +83,12 @@ class Register(msgspec.Struct, frozen=True):
 
 
 class RecordCuration(msgspec.Struct, frozen=True):
-    """Record what the curator took over from a run."""
+    """Record what the curator took over from a run: which items, and what went wrong."""
 
     run: str
-    report: dict[str, Any]
+    workflow: str
+    items: tuple[str, ...]
+    errors: tuple[str, ...] = ()
 
 
 def delegation_of(views: ViewReader, run: str) -> str:
@@ -108,7 +113,7 @@ def decide_post(overlay: Overlay, request: Post) -> BoardEntry:
     last = overlay.scan("delegation.board", request.run, limit=1, reverse=True)
     time_us = max(overlay.now, int(last[0][1][1]) + 1 if last else 0)
     hide = redactor_of(overlay, request.run, request.worker)
-    payload = {"topic": request.topic, "worker": request.worker, "payload": hide(request.payload)}
+    payload = {"topic": hide(request.topic), "worker": request.worker, "payload": hide(request.payload)}
     posted = draft(
         POSTED, actor=RUNTIME, payload=payload, run_id=request.run, id=request.id, occurred_at=from_us(time_us)
     )  # fmt: skip
@@ -121,8 +126,13 @@ def decide_plan(overlay: Overlay, request: RecordPlan) -> int:
     if row is not None:
         return int(row["position"])
     check_running(overlay, request.run, "plans")
-    payload = {"iteration": request.iteration, "manager": request.manager, "plan": request.plan}
-    return overlay.emit(draft(PLANNED, actor=RUNTIME, payload=payload, run_id=request.run)).position
+    payload = {
+        "iteration": request.iteration, "manager": request.manager, "plan": request.plan, "seen": request.seen,
+    }  # fmt: skip
+    planned = draft(
+        PLANNED, actor=RUNTIME, payload=payload, run_id=request.run, parents=_ids(overlay, request.sources)
+    )
+    return overlay.emit(planned).position
 
 
 def decide_digest(overlay: Overlay, request: Digested) -> int:
@@ -132,23 +142,34 @@ def decide_digest(overlay: Overlay, request: Digested) -> int:
     if row is not None:
         return int(row["position"])
     payload = {"delegation": root, "digest": msgspec.to_builtins(request.digest)}
-    parents = [overlay.event_at(position).id for position in dict.fromkeys(request.sources)]
-    digested = draft(DIGESTED, actor=RUNTIME, payload=payload, run_id=request.run, parents=parents)
+    digested = draft(
+        DIGESTED, actor=RUNTIME, payload=payload, run_id=request.run, parents=_ids(overlay, request.sources)
+    )
     return overlay.emit(digested).position
+
+
+def _ids(overlay: Overlay, positions: tuple[int, ...]) -> list[str]:
+    return [overlay.event_at(position).id for position in dict.fromkeys(positions)]
 
 
 def decide_register(overlay: Overlay, request: Register) -> None:
     check_running(overlay, request.run, "tools")
     root = delegation_of(overlay, request.run)
-    row = overlay.get("delegation.tools", root, request.name)
-    spec = redactor_of(overlay, request.run, request.worker)(request.spec)
+    hide = redactor_of(overlay, request.run, request.worker)
+    name, spec = hide(request.name), hide(request.spec)
+    row = overlay.get("delegation.tools", root, name)
     if row is None or row["spec"] != spec:
-        payload = {"delegation": root, "name": request.name, "worker": request.worker, "spec": spec}
+        payload = {"delegation": root, "name": name, "worker": request.worker, "spec": spec}
         overlay.emit(draft(REGISTERED, actor=RUNTIME, payload=payload, run_id=request.run))
 
 
 def decide_curated(overlay: Overlay, request: RecordCuration) -> None:
-    overlay.emit(draft(CURATED, actor=RUNTIME, payload=request.report, run_id=request.run))
+    payload = {
+        "workflow": request.workflow,
+        "items": list(request.items),
+        "errors": list(request.errors),
+    }
+    overlay.emit(draft(CURATED, actor=RUNTIME, payload=payload, run_id=request.run))
 
 
 def entry_of(event: Event) -> BoardEntry:
@@ -167,7 +188,7 @@ def posts(views: ViewReader, run: str, after: int = 0) -> list[tuple[int, str, i
 
 
 def plans(views: ViewReader, run: str) -> dict[int, dict[str, Any]]:
-    """What the manager of a run decided, by iteration: `plan` and `position`."""
+    """What the manager of a run decided, by iteration: `plan`, `seen` and `position`."""
     return {int(key[1]): row for key, row in views.scan("delegation.plans", run)}
 
 
@@ -228,7 +249,7 @@ DELEGATIONS = Capability(
         ),
         View(
             "delegation.plans", 1, lambda event: [(event.run_id or "", event.payload["iteration"])],
-            lambda _key, _before, event: _row(event, "plan"), kinds=frozenset({PLANNED}), overwrites=True,
+            lambda _key, _before, event: _row(event, "plan", "seen"), kinds=frozenset({PLANNED}), overwrites=True,
         ),
         View(
             "delegation.digests", 1, _address, lambda _key, _before, event: _row(event, "digest"),
@@ -236,7 +257,8 @@ DELEGATIONS = Capability(
         ),
         View(
             "delegation.tools", 1, lambda event: [(event.payload["delegation"], event.payload["name"])],
-            lambda _key, _before, event: _row(event, "spec"), kinds=frozenset({REGISTERED}), overwrites=True,
+            lambda _key, _before, event: {**_row(event, "spec"), "run": event.run_id},
+            kinds=frozenset({REGISTERED}), overwrites=True,
         ),
     ),
 )  # fmt: skip

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Literal
@@ -20,6 +21,16 @@ HOW_TO_ANSWER = (
     'answer with one JSON object: {"decision": "DELEGATE", "workers": [{"worker_id": "…", "instructions": "…"}]}, '
     '{"decision": "COMPLETE", "result": {…}} or {"decision": "FAIL", "reason": "…"}'
 )
+
+
+LONGEST_NAME = 60
+_WORKER = re.compile(rf"(?=[^\W_])[\w .-]{{1,{LONGEST_NAME}}}")
+KNOWN = (
+    "worker_id", "worker", "instructions", "task", "inputs", "context", "output_contract", "timeout", "submanager",
+    "type", "inherited_state_keys", "forbidden_inheritance_keys", "skills", "tools_allowed", "codemode",
+    "temperature", "priority",
+)  # fmt: skip
+"""What an envelope may hold. Other fields are passed on to the worker as they are."""
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -41,7 +52,8 @@ class Assignment(msgspec.Struct, frozen=True):
     def signature(self) -> str:
         """What is the same whenever the same is asked of the same worker, about the same inputs."""
         words = " ".join(self.instructions.casefold().split())
-        return f"{self.worker}: {words} {json.dumps(self.inputs, sort_keys=True, ensure_ascii=False)}"
+        asked = [self.inputs, self.contract, self.submanager]
+        return f"{self.worker}: {words} {json.dumps(asked, sort_keys=True, ensure_ascii=False)}"
 
     @property
     def address(self) -> str:
@@ -56,6 +68,20 @@ class ManagerDecision(msgspec.Struct, frozen=True):
     workers: tuple[Assignment, ...] = ()
     result: dict[str, Any] = {}
     reason: str = ""
+
+
+_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", re.S)
+
+
+def read_answer(answer: object) -> object:
+    """A manager's answer: an object, or the text of one as a model gives it, perhaps in a fence. Raises BadInput."""
+    if not isinstance(answer, str):
+        return answer
+    fenced = _FENCED.fullmatch(answer)
+    try:
+        return json.loads(fenced[1] if fenced else answer)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"the manager's answer is not JSON ({error}): {HOW_TO_ANSWER}") from None
 
 
 def decision_of(answer: object, iteration: int) -> ManagerDecision:
@@ -105,7 +131,7 @@ def _assignment(envelope: object, iteration: int, place: int) -> Assignment:
     only = envelope.get("inherited_state_keys")
     return Assignment(
         name=f"{worker}#{iteration}.{place}",
-        worker=worker.strip(),
+        worker=worker,
         instructions=instructions.strip(),
         inputs=dict(inputs) if isinstance(inputs, Mapping) else {"context": inputs},
         submanager=envelope.get("submanager", envelope.get("type") in ("manager", "submanager")) is True,

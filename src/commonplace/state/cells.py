@@ -118,7 +118,7 @@ def finished_agents(cells: Cells) -> frozenset[str]:
 
 def assembled(cells: Cells) -> dict[str, Any]:
     """Cells as nested plain data. An agent that has ended without any output has an empty entry. An entry takes the
-    place of a value of the same name that a run within another one was started with, field by field."""
+    place of a value of the same name that a run within another one was started with."""
     state: dict[str, Any] = {}
     entries = dict[str, dict[str, Any]]()
     for (agent, field), cell in sorted(cells.items()):
@@ -126,8 +126,7 @@ def assembled(cells: Cells) -> dict[str, Any]:
             state[field] = cell.value
             continue
         if agent not in entries:
-            before = state.get(agent)
-            state[agent] = entries[agent] = dict(before) if isinstance(before, dict) else {}
+            state[agent] = entries[agent] = {}
         if field != DONE:
             entries[agent][field] = cell.value
     return state

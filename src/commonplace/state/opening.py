@@ -54,7 +54,7 @@ def _within(overlay: Overlay, request: Open) -> tuple[Policy, int]:
     if request.parent is None:
         return request.policy, 0
     parent = opened_run(overlay, request.parent)
-    if not takes_part(overlay, parent, request.by):
+    if not takes_part(overlay, request.parent, parent, request.by):
         raise Conflict(f"{request.by!r} takes no part in {request.parent!r} and cannot delegate from it")
     deepest = parent.policy.max_depth
     if parent.depth + 1 > deepest:

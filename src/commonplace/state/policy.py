@@ -141,6 +141,8 @@ class Policy(msgspec.Struct, frozen=True):
     agents: dict[str, AgentPolicy] | None = None
     others: dict[str, AgentPolicy] = {}
     """What holds for those that are no agents of the graph: by name, and under `*` for everybody else."""
+    dispatched_only: bool = False
+    """Of a delegation: only those take part that `others` names, and workers that something was dispatched to."""
 
     def agent(self, id: str) -> AgentPolicy:
         named = {**self.others, **(self.agents or {})}

@@ -83,13 +83,23 @@ def is_known(views: ViewReader, run: str, actor: str) -> bool:
     return opened is not None and reads_scope(views, actor, opened.scope)
 
 
-def takes_part(views: ViewReader, opened: OpenedRun, actor: str) -> bool:
-    """Whether an actor takes part in a run of a scope that it reads: the owner, the one who opened it, its agents.
-    Without a workflow, every agent may take part."""
-    agents = opened.policy.agents
+def takes_part(views: ViewReader, run: str, opened: OpenedRun, actor: str) -> bool:
+    """Whether an actor takes part in a run of a scope that it reads: the owner, the one who opened it, its agents, and
+    of a delegation those that something was dispatched to. Without a workflow, every agent may take part."""
+    policy = opened.policy
     if not reads_scope(views, actor, opened.scope):
         return False
-    return actor in (OWNER, opened.by) or agents is None or actor in agents
+    if actor in (OWNER, opened.by):
+        return True
+    if policy.agents is not None:
+        return actor in policy.agents
+    return not policy.dispatched_only or actor in policy.others or was_dispatched(views, run, actor)
+
+
+def was_dispatched(views: ViewReader, run: str, worker: str) -> bool:
+    """Whether the manager of a run has dispatched something to a worker: its steps are called `worker#1.2`."""
+    first = f"{worker}#"
+    return bool(views.between("state.steps", (run,), first, f"{first}\U0010ffff", limit=1))
 
 
 def visible_state(session: Session, run: str, viewer: str, at: At = None) -> State:
@@ -97,7 +107,7 @@ def visible_state(session: Session, run: str, viewer: str, at: At = None) -> Sta
     projection that may lag; `.as_of` says how far it is."""
     with session.snapshot(at) as views:
         opened = opened_run(views, run)
-        if at is not None or opened.policy.model != "cqrs" or not takes_part(views, opened, viewer):
+        if at is not None or opened.policy.model != "cqrs" or not takes_part(views, run, opened, viewer):
             return state_in(views, run, viewer)
         then = views.at(max(session.ledger.speaks_as_of(PROJECTION), views.meta.horizon))
         projected = {} if find_run(then, run) is None else cells_of(then, run, opened.fork)
@@ -107,7 +117,7 @@ def visible_state(session: Session, run: str, viewer: str, at: At = None) -> Sta
 def state_in(views: ViewReader, run: str, viewer: str) -> State:
     """The state of a run as of a snapshot, as far as the viewer may see it."""
     opened = opened_run(views, run)
-    if not takes_part(views, opened, viewer):
+    if not takes_part(views, run, opened, viewer):
         return State({}, views.position, {})
     return _state(views, run, opened, viewer, cells_of(views, run, opened.fork), views.position)
 

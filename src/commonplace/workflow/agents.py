@@ -44,6 +44,8 @@ REFUSALS = (BadInput, Conflict, ContractViolation, Denied, NotFound)
 
 REASONS = ("timeout", "rate_limit", "server_error", "validation_error", "auth_error", "error")
 MOST_OUTPUT = 16 * 1024 * 1024
+TEXT = "text of the answer"
+"""The field under which an answer stands that is text."""
 
 
 class AgentFailed(Exception):
@@ -107,6 +109,9 @@ class AgentTask(Turn):
             "answer": self.answer,
             "state": self.state,
         }
+
+    takes_text = False
+    """Whether its function may answer with text."""
 
     @property
     def dispatch(self) -> str:
@@ -256,7 +261,7 @@ def call(function: AgentFunction, task: AgentTask, timeout: float) -> dict[str, 
     task.timeout = timeout
 
     def work() -> Any:
-        with dispatched(task._session, task.dispatch):
+        with dispatched(task._session, task.dispatch, task._hide):
             answer = function(task)
             return asyncio.run(_awaited(answer, timeout)) if inspect.isawaitable(answer) else answer
 
@@ -270,6 +275,8 @@ def call(function: AgentFunction, task: AgentTask, timeout: float) -> dict[str, 
     output = answers[0]
     if isinstance(output, AgentFailed):
         raise output
+    if task.takes_text and isinstance(output, str):
+        return {TEXT: output}
     if output is not None and not isinstance(output, Mapping):
         raise AgentFailed(
             f"{task.agent} answered a {type(output).__name__}: an output is a dict of fields",

@@ -20,11 +20,10 @@ from ..learn.reflection import reflect_if_due
 from ..run import Run, Turn
 from ..runs import Runs
 from ..state.contract import violations
-from ..state.policy import AgentPolicy, Policy
 from ..state.requests import FAILED, FINISHED, ITERATED, RETRYING, SKIPPED, STARTED, RunStep
 from ..state.rows import find_run
 from .agents import REFUSALS, AgentFailed, AgentTask, Interrupted, answer_within, as_failure, wait_before
-from .delegation import CLOSED_AS
+from .delegation import opened_below, with_participants
 from .expressions import evaluate, is_true
 from .model import Degradation, Delegation, Dependency, FanOut, Node, Retry, Workflow
 from .passing import Carried, gathered, inherited, passed_down, passed_up, task_of
@@ -42,9 +41,6 @@ AGAIN = "again"
 
 MOST_ANSWERS = 1_000
 """How often an interactive loop asks a person, unless the file allows more."""
-
-MOST_SOURCES = 50
-"""How many of the results that a delegation's output comes from are named as its sources."""
 
 NEUTRAL = ""
 FOLLOWS_FAILURE = "it follows the failure"
@@ -349,21 +345,25 @@ class NodeRun:
     def _do_delegation(self, delegation: Delegation) -> None:
         """A manager's loop in a run of its own, one level deeper."""
         runner, node = self.runner, self.node
-        policy = replace(runner.workflow.policy, agents=None, others=_everybody(runner.workflow.policy))
-        state = Turn(self.run, node.id).state
-        written = node.document
+        state, written = Turn(self.run, node.id).state, node.document
         only, forbidden = written.get("inherited_state_keys"), written.get("forbidden_inheritance_keys", ())
         taken = inherited(state, only, forbidden)
-        child = self._opened(f"the delegation of {node.id}") or self.run.child(
-            self._child_id, policy=policy, inherit=taken, sources=state.sources(*taken)
+        sources = state.sources(*taken)
+        everybody = {
+            id: replace(agent, contract=None) for id, agent in (self.run.policy.agents or {}).items()
+        }
+        policy = replace(self.run.policy, others={**self.run.policy.others, **everybody})
+        child = opened_below(runner.session, self.run, self._child_id) or self.run.child(
+            self._child_id,
+            policy=with_participants(policy, delegation.manager),
+            inherit=taken,
+            sources=sources,
         )
-        end = runner.delegated(child, delegation, task_of(state, self.workflow))
-        if child.status == "running":
-            child.close(CLOSED_AS[end.status], end.reason)
-            runner.remove_board(child)
-        if end.status == "failed":
-            raise AgentFailed(f"the manager {delegation.manager} failed: {end.reason}")
-        self._finish(end.result, contract=False, reason=end.reason, sources=end.positions[-MOST_SOURCES:])
+        end = runner.delegated(child, delegation, task_of(state, self.workflow), sources)
+        runner.close_loop(child, end)
+        if end.status != "complete":
+            raise AgentFailed(f"{delegation.manager} ended without a result: {end.reason}")
+        self._finish(end.result, contract=False, reason=end.reason, sources=end.positions)
 
     # subworkflows
 
@@ -391,9 +391,14 @@ class NodeRun:
     def _child(self, inner: Workflow, deepest: int) -> Run:
         """The subworkflow's run, opened now or earlier."""
         session, place = self.runner.session, Path(inner.folder)
-        opened = self._opened(f"the subworkflow {inner.name!r}")
+        with session.snapshot() as now:
+            opened = find_run(now, self._child_id)
+        if opened is not None and opened.parent != self.run.id:
+            raise Conflict(
+                f"{self._child_id!r} is another run, and the name is needed for the subworkflow {inner.name!r}"
+            )
         if opened is not None:
-            return Run(session, opened.id, folder=place, persistence=inner.persistence)
+            return Run(session, self._child_id, folder=place, persistence=inner.persistence)
         values, sources = passed_down(self.node, Turn(self.run, self.node.id).state)
         return self.run.child(
             self._child_id,
@@ -409,18 +414,3 @@ class NodeRun:
     @property
     def _child_id(self) -> str:
         return f"{self.run.id}/{self.node.id}"
-
-    def _opened(self, what: str) -> Run | None:
-        """The run below this node's, if it was opened earlier. Raises Conflict if another run has its name."""
-        session, id = self.runner.session, self._child_id
-        with session.snapshot() as now:
-            opened = find_run(now, id)
-        if opened is not None and opened.parent != self.run.id:
-            raise Conflict(f"{id!r} is another run, and the name is needed for {what}")
-        return None if opened is None else Run(session, id)
-
-
-def _everybody(policy: Policy) -> dict[str, AgentPolicy]:
-    """What holds for each agent of a graph, as it holds in a delegation that any agent may take part in."""
-    agents = {id: replace(agent, contract=None) for id, agent in (policy.agents or {}).items()}
-    return {**policy.others, **agents}

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..access.redact import Redactor
 from ..access.rights import EVERYBODY
 from ..errors import BadInput, RunFailed, UnsafePath
 from ..files.safe import Folder
 from ..learn.board import board_entries
-from ..learn.curator import CuratorReport, curated_files, curated_items, curated_safely
+from ..learn.curator import CuratorReport, curated_files, curated_items, curated_safely, merged_reports
 from ..ledger.printing import Readable
 from ..memory.curate import scheduled_curation
 from ..memory.curation import Curated
@@ -32,11 +33,20 @@ from ..run import Run, Turn, file_name
 from ..runs import run as open_run
 from ..state.cells import State
 from ..state.requests import FAILED, FINISHED, SKIPPED, RunStep
-from .agents import AgentFailed, AgentFunction, AgentTask, Ask, call, find_agent, secret_environment
-from .delegation import CLOSED_AS, DelegationLoop, Left, LoopEnd
+from .agents import (
+    AgentFailed,
+    AgentFunction,
+    AgentTask,
+    Ask,
+    Interrupted,
+    call,
+    find_agent,
+    secret_environment,
+)
+from .delegation import CLOSED_AS, DelegationLoop, Left, LoopEnd, with_participants
 from .leading import leading
 from .model import Agent, Delegation, Node, Workflow
-from .nodes import AGAIN, FOLLOWS_FAILURE, MOST_SOURCES, NodeRun
+from .nodes import AGAIN, FOLLOWS_FAILURE, NodeRun
 from .passing import task_of
 
 if TYPE_CHECKING:
@@ -111,6 +121,12 @@ class Runner:
         self.pause = pause or self.interrupted.wait
         self.hide = Redactor(secrets=secret_environment(workflow))
         self.live: set[AgentTask] = set()
+        self.reopened = False
+        """Whether the run had ended and was let go on."""
+        self.slots = threading.BoundedSemaphore(_at_once(workflow))
+        """How many workers of delegations may be at work at the same time."""
+        self.reports: list[CuratorReport] = []
+        """What the curator has kept of each delegation."""
         self.steps: dict[str, dict[str, Any]] = {}
         """How far each node has come."""
         self._agents = agents
@@ -128,14 +144,14 @@ class Runner:
         """A runner of a subworkflow, which has to end before this one."""
         runner = Runner(self.session, workflow, run, self._agents, self.ask, self._tell, self.pause)
         runner._ends = min(runner._ends, self._ends)
-        runner.live, runner.interrupted = self.live, self.interrupted
+        runner.live, runner.interrupted, runner.reports = self.live, self.interrupted, self.reports
         return runner
 
     def execute(self) -> Outcome:
         """Do what is left to do. Answers how it ended; raises only what is not about an agent."""
         began = time.monotonic()
         with leading(self.session.ledger.store, self.run.id) as self.lead:
-            reopened = self.run.reopen()
+            self.reopened = reopened = self.run.reopen()
             self.steps = self.run.steps()
             for node in self.workflow.nodes:
                 if self._to_be_tried_again(node, reopened):
@@ -146,7 +162,6 @@ class Runner:
             else:
                 stopped = self._do_graph()
                 status = "failed" if stopped else "completed"
-            curation = self._curated()
             self.run.close(status, stopped or "")
             self.remove_board(self.run)
         curated = self._curated_logs()
@@ -157,9 +172,8 @@ class Runner:
         if self.workflow.delegation is not None:
             steps = {name: step["status"] for name, step in self.run.steps().items() if "#" in name}
         self.news("", status)
-        return Outcome(
-            self.run.id, status, steps, errors, time.monotonic() - began, reason, curation, curated
-        )
+        kept = merged_reports(self.reports) if not self.run.depth else None
+        return Outcome(self.run.id, status, steps, errors, time.monotonic() - began, reason, kept, curated)
 
     def _to_be_tried_again(self, node: Node, reopened: bool) -> bool:
         """A node that has failed and should not have is done again when the run is resumed. One that may fail is
@@ -231,19 +245,23 @@ class Runner:
     def _do_delegation(self, delegation: Delegation) -> tuple[str, str]:
         """Run the manager's loop. Answers how the run ends, and why."""
         try:
-            end = self.delegated(self.run, delegation, task_of(self.state(), self.workflow))
+            state = self.state()
+            origin = state.sources(*(name for name in ("task", "goal") if name in state))
+            end = self.delegated(self.run, delegation, task_of(state, self.workflow), origin)
         except BaseException:
             self.interrupt()
             raise
         if end.status == "complete":
             self.lead.check()
             step = RunStep(self.run.id, delegation.manager, FINISHED, iteration=end.iterations)
-            sources = end.positions[-MOST_SOURCES:]
-            Turn(self.run, delegation.manager).write_with(end.result, step, contract=False, sources=sources)
+            Turn(self.run, delegation.manager).write_with(
+                end.result, step, contract=False, sources=end.positions
+            )
         return CLOSED_AS[end.status], end.reason
 
-    def delegated(self, run: Run, delegation: Delegation, task: str) -> LoopEnd:
-        """The end of a root manager's loop in a run."""
+    def delegated(self, run: Run, delegation: Delegation, task: str, origin: tuple[int, ...] = ()) -> LoopEnd:
+        """The end of a root manager's loop in a run, of which the curator has kept what the next one should know.
+        `origin` are the positions of what the task comes from."""
         budget, ends = delegation.budget, self._ends
         if budget.max_wall_time is not None:
             ends = min(ends, time.monotonic() + budget.max_wall_time)
@@ -252,9 +270,18 @@ class Runner:
         )  # fmt: skip
         manager, function = delegation.manager, self.function_of(delegation.manager, delegation)
         loop = DelegationLoop(
-            self, run, delegation, task, left, manager=manager, function=function, root=True, ends=ends
+            self, run, delegation, task, left, manager=manager, function=function, ends=ends, origin=origin
         )  # fmt: skip
-        return loop.execute()
+        end = loop.execute()
+        if delegation.auto_curation_enabled:
+            self.reports.append(self._curated(run))
+        return end
+
+    def close_loop(self, run: Run, end: LoopEnd) -> None:
+        """Close the run of a loop that is within another run, and remove its board."""
+        if run.status == "running":
+            run.close(CLOSED_AS[end.status], end.reason)
+            self.remove_board(run)
 
     def mirror_board(self, run: Run, session: Session) -> None:
         """Write the board of a manager's run beside the workflow, one JSON object per line, for people to follow. It is
@@ -286,13 +313,8 @@ class Runner:
             except (OSError, UnsafePath) as error:
                 log.warning("%s cannot be written beside the workflow (%s); the book has it", path, error)
 
-    def _curated(self) -> CuratorReport | None:
-        """At the end of a run that is within no other one, keep what its delegations have learned."""
-        delegations = [self.workflow.delegation, *(node.delegation for node in self.workflow.nodes)]
-        learns = any(each is not None and each.auto_curation_enabled for each in delegations)
-        if not learns or self.run.depth:
-            return None
-        report = curated_safely(self.session, self.run.id)
+    def _curated(self, run: Run) -> CuratorReport:
+        report = curated_safely(self.session, run.id, self.workflow.name)
         if self.workflow.folder and not report.errors:
             folder = Folder(Path(self.workflow.folder).resolve())
             files = dict[str, bytes]()
@@ -301,8 +323,13 @@ class Runner:
                 before = (folder.read(path) or b"").decode("utf-8", "replace")
                 if (after := file.added_to(before)) != before:
                     files[path] = after.encode()
-            self._beside(self.run, files)
+            self._beside(run, files)
         return report
+
+    def known_workers(self, delegation: Delegation) -> tuple[str, ...]:
+        """The workers that have a file or a function of their own."""
+        named = {*self.workflow.agents, *(name for name in self._agents if name != EVERYBODY)}
+        return tuple(sorted(named - {delegation.manager, delegation.worker}))
 
     def _curated_logs(self) -> Curated | None:
         """At the end of a run that is within no other one, curate the daily logs as the workflow's file says. The run
@@ -328,6 +355,8 @@ class Runner:
     ) -> dict[str, Any]:
         """What an agent answers, without secret values of the environment. Raises AgentFailed."""
         left = self.seconds_left
+        if self.interrupted.is_set():
+            raise Interrupted
         if left <= 0:
             raise AgentFailed("the run's time is over", "timeout")
         self.live.add(task)
@@ -391,6 +420,14 @@ class Width:
             self.now = min(self.most, self.now + 1) if well else max(1, self.now // 2)
 
 
+def _at_once(workflow: Workflow) -> int:
+    """How many workers may be at work at the same time: one, if the file says so."""
+    orchestration = workflow.document.get("orchestration")
+    execution = orchestration.get("execution") if isinstance(orchestration, dict) else None
+    in_turn = isinstance(execution, dict) and execution.get("mode") == "sequential"
+    return 1 if in_turn else max(1, workflow.execution.max_concurrent)
+
+
 def board_path(workflow: Workflow, run: Run) -> str:
     """Where the board of a manager's run lies beside the workflow: one file for each run and depth."""
     memory = workflow.document.get("memory")
@@ -432,6 +469,12 @@ def _delegations(workflow: Workflow) -> list[Delegation]:
     return [delegation for delegation in each if delegation is not None]
 
 
+def _outcome_of(run: Run) -> Outcome:
+    """The outcome of a delegation that had completed before."""
+    steps = {name: step["status"] for name, step in run.steps().items() if "#" in name}
+    return Outcome(run.id, run.status, steps, tuple(run.state().get("_errors", ())), 0.0)
+
+
 def run_workflow(
     session: Session,
     workflow: Workflow,
@@ -460,7 +503,12 @@ def run_workflow(
         find_agent(workflow.agents[id], Path(workflow.folder), agents or {})
     for each, delegation in loops:
         function_of(each, agents or {}, delegation.manager, delegation)
+    if workflow.delegation is not None:
+        policy = with_participants(workflow.policy, workflow.delegation.manager)
+        workflow = replace(workflow, policy=policy)
     run = open_run(session, workflow, run_id, initial)
+    if workflow.delegation is not None and run.status == "completed":
+        return _outcome_of(run)
     outcome = Runner(session, workflow, run, agents or {}, ask, tell).execute()
     if outcome.status == "failed":
         raise RunFailed(
