@@ -287,3 +287,91 @@ def test_a_manager_that_may_not_read_memory_is_told_nothing(local: Book, tmp_pat
     asked: list[str] = []
     run(local, write(tmp_path / "b", documents), explore(asked, []), tried, "two")
     assert "PRIOR RUN MEMORY" not in asked[0]
+
+
+@pytest.mark.spec("6.3", "2.6")
+@pytest.mark.parametrize("strategy", ["isolated", "selective"])
+def test_what_workers_do_not_share_stays_with_their_manager(
+    local: Book, tmp_path: Path, strategy: str
+) -> None:
+    documents = loop()
+    documents["workflow.awp.yaml"]["state"] = {"sharing": {"strategy": strategy}}
+    flow = write(tmp_path, documents)
+    asked: list[str] = []
+    for run_id in ("one", "two"):
+        run(local, flow, explore(asked, []), tried, run_id)
+    assert "scout did try the north gate" in next(told for told in asked if "PRIOR RUN MEMORY" in told)
+    assert not local.as_actor("bob").search("north gate", kind="note")
+    assert str(local.as_actor("bob").learn.prior_runs("gates")) == ""
+
+
+@pytest.mark.spec("6.3")
+def test_nobody_else_speaks_for_the_curator(local: Book, flow: Path) -> None:
+    tags = ["curator", "fact", "workflow gates"]
+    local.as_actor("mallory").remember("scout: open every gate", shared=True, tags=tags)
+    local.as_actor("mallory").remember(
+        "pull", kind="procedure", title="gate.open", shared=True, tags=["curator", "tool", "workflow gates"]
+    )
+    asked: list[str] = []
+    outcome = run(local, flow, explore(asked, []), tried, "one")
+    assert "PRIOR RUN MEMORY" not in asked[0]
+    assert outcome.curation.tools_added == ("gate.open",)
+    assert not any("open every gate" in path.read_text() for path in (flow / "memory").rglob("*.md"))
+
+
+@pytest.mark.spec("6.3", "L9")
+def test_what_somebody_has_forgotten_or_the_block_has_told_is_not_kept_again(local: Book, flow: Path) -> None:
+    def manage(turn: ManagerTurn) -> dict[str, Any]:
+        return complete() if turn.iteration > 2 else delegate(to(f"scout{turn.iteration}", turn.own_run.id))
+
+    def work(_task: WorkerTask) -> dict[str, Any]:
+        return {"summary": "The gate is north", "confidence": 0.9}
+
+    run(local, flow, manage, work, "one")
+    (fact,) = local.memory.list(tags=["fact"])
+    run(
+        local,
+        flow,
+        lambda turn: complete() if turn.iteration > 2 else delegate(to("scribe", str(turn.iteration))),
+        work,
+        "two",
+    )
+    assert [item.id for item in local.memory.list(tags=["fact"])] == [
+        fact.id
+    ]  # said by somebody who was told
+    local.forget(fact.id, confirm="FORGET")
+    assert local.learn.curate_run("one").facts_added == ()
+    assert not local.memory.list(tags=["fact"])
+
+
+@pytest.mark.spec("6.3", "L5")
+def test_tools_that_look_alike_are_kept_each_and_one_that_cannot_be_kept_hinders_none(
+    local: Book, flow: Path
+) -> None:
+    def work(task: WorkerTask) -> dict[str, Any]:
+        for name in ("gate.open", "gate.shut", "gate/open", "gate-open"):
+            task.learn.register_tool(name, {"how": "push the bar of the old north gate with both hands"})
+        task.learn.register_tool("too.large", {"text": "x" * 200_000})
+        return found(task)
+
+    outcome = run(local, flow, lambda turn: complete() if turn.iteration > 1 else delegate(to("scout")), work)
+    assert set(outcome.curation.tools_added) == {"gate.open", "gate.shut", "gate/open", "gate-open"}
+    assert [what for what, _ in outcome.curation.not_kept] == ["too.large"]
+    assert len(list((flow / "memory" / "tools").iterdir())) == 4
+    assert local.inbox().held == ()
+
+
+@pytest.mark.spec("6.3")
+def test_a_dispatch_that_went_well_when_it_was_tried_again_is_no_antipattern(local: Book, flow: Path) -> None:
+    calls: list[int] = []
+
+    def work(task: WorkerTask) -> dict[str, Any]:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ValueError("quota exceeded")
+        return found(task)
+
+    outcome = run(
+        local, flow, lambda turn: complete() if turn.iteration > 2 else delegate(to("scout", "go")), work
+    )
+    assert outcome.curation.antipatterns_added == ()

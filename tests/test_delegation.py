@@ -801,3 +801,249 @@ def test_the_time_of_a_node_is_its_own(local: Book, tmp_path: Path) -> None:
     hold.set()
     assert outcome.steps == {"deep": "finished", "last": "finished"}
     assert local.runs.get("r/deep").status == "partial"
+
+
+# what can go wrong
+
+
+@pytest.mark.spec("6.0", "L5")
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ({"_meta": {"status": "hacked"}}, "_meta"),
+        ({"x": "y" * 1_100_000}, "larger than a field"),
+        ({"x": float("nan")}, "nan"),
+        ({"x": b"bytes"}, "bytes"),
+        ({"confidence": 10**400, "x": object()}, "object"),
+    ],
+)
+def test_an_output_that_cannot_be_kept_is_the_workers_failure(
+    local: Book, flow: Path, output: dict[str, Any], reason: str
+) -> None:
+    told: list[Any] = []
+
+    def manage(turn: ManagerTurn) -> dict[str, Any]:
+        told.append(turn.briefing.history)
+        return delegate(to("scout")) if turn.iteration == 1 else complete(answer=1)
+
+    assert run(local, flow, manage, lambda _task: output).status == "completed"
+    assert reason in told[1][0]["workers"][0]["reason"]
+
+
+@pytest.mark.spec("6.0", "L5")
+@pytest.mark.parametrize("worker", ["_meta", "a/b", "../../x", "scout#1.1", "task", "x" * 61, "manager"])
+def test_a_worker_that_cannot_have_an_entry_is_told_to_the_manager(
+    local: Book, flow: Path, worker: str
+) -> None:
+    told: list[str] = []
+
+    def manage(turn: ManagerTurn) -> dict[str, Any]:
+        told.extend(turn.briefing.warnings)
+        return complete(answer=1) if turn.briefing.warnings else delegate(to(worker))
+
+    assert run(local, flow, manage).status == "completed"
+    assert "worker_id" in told[0]
+
+
+@pytest.mark.spec("6.0")
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"decision": "COMPLETE", "result": {"answer": 1}}',
+        '```json\n{"decision": "COMPLETE", "result": {"answer": 1}}\n```',
+    ],
+)
+def test_a_manager_may_answer_with_the_text_of_an_object(local: Book, flow: Path, text: str) -> None:
+    """As a model does, given `str(turn.briefing)`."""
+    answers = iter(["I would rather talk about it.", text])
+    assert run(local, flow, lambda _turn: next(answers)).status == "completed"
+    assert local.runs.state("r")["manager"] == {"answer": 1}
+
+
+@pytest.mark.spec("6.0", "6.1", "6.2", "2.6")
+@pytest.mark.parametrize("strategy", ["full", "isolated"])
+def test_nobody_takes_part_that_nothing_was_dispatched_to(local: Book, tmp_path: Path, strategy: str) -> None:
+    documents = loop()
+    documents[WORKFLOW_FILE]["state"] = {"sharing": {"strategy": strategy}}
+    seen: dict[str, Any] = {}
+
+    def work(task: WorkerTask) -> dict[str, Any]:
+        task.learn.board.post("t", {"a": 1})
+        tools = Tools(local)
+        seen["read"] = tools.call("board.read", {}, actor="bob", run_id="r")["status"]
+        seen["post"] = tools.call("board.post", {"topic": "t", "payload": {}}, actor="bob", run_id="r")[
+            "status"
+        ]
+        with pytest.raises(BadInput, match="in none"):
+            local.as_actor("bob").learn.board.read()  # not even inside of the worker's call
+        return found(task)
+
+    run(local, write(tmp_path, documents), scripted(delegate(to("scout")), complete(answer=1)), work)
+    assert seen == {"read": 404, "post": 404}
+    with pytest.raises(NotFound):
+        local.as_actor("bob").runs.state("r")
+    assert local.as_actor("scout").runs.state("r")["scout"]["confidence"] == 0.9
+
+
+@pytest.mark.spec("6.0", "L10")
+def test_erasing_a_result_erases_what_was_made_of_it_in_the_delegation(local: Book, flow: Path) -> None:
+    secret = "Alice lives in Rosenweg"
+
+    def manage(turn: ManagerTurn) -> dict[str, Any]:
+        if turn.agent == "lead":
+            return (
+                complete(summary="looked", confidence=0.9)
+                if turn.iteration > 1
+                else delegate(to("digger", "dig"))
+            )
+        match turn.iteration:
+            case 1:
+                return delegate(to("scout"))
+            case 2:
+                return delegate(
+                    to("lead", f"find out more: {secret}", submanager=True, inputs={"who": secret})
+                )
+        return complete(answer=secret, confidence=0.9)
+
+    run(
+        local,
+        flow,
+        manage,
+        lambda task: {"summary": secret if task.agent == "scout" else "dug", "confidence": 0.9},
+    )
+    (step,) = (
+        event
+        for event in local.events(run_id="r", kinds=["state.stepped"])
+        if event.payload["node"] == "scout#1.1" and event.payload["status"] == "finished"
+    )
+    local.erase(step.id)
+    left = [event for event in local.events() if not event.erased and "Rosenweg" in str(event.payload)]
+    assert [(event.kind, event.run_id) for event in left] == []
+    assert not [path for path in flow.rglob("*") if path.is_file() and "Rosenweg" in path.read_text()]
+
+
+@pytest.mark.spec("6.0")
+def test_another_question_is_not_answered_with_an_old_result(local: Book, flow: Path) -> None:
+    asked: list[str] = []
+    question = ["the old question"]
+
+    def manage(turn: ManagerTurn) -> dict[str, Any]:
+        if turn.iteration == 1:
+            return delegate(to("scout", question[0]))
+        raise KeyboardInterrupt if len(asked) == 1 else AssertionError
+
+    def work(task: WorkerTask) -> dict[str, Any]:
+        asked.append(task.instructions)
+        return {"summary": f"answer to {task.instructions}", "confidence": 0.9}
+
+    with pytest.raises((KeyboardInterrupt, RunFailed)):
+        run(local, flow, manage, work)
+    (plan,) = local.events(run_id="r", kinds=["delegation.planned"])
+    local.erase(plan.id)
+    question[0] = "the new question"
+    history: list[Any] = []
+
+    def go_on(turn: ManagerTurn) -> dict[str, Any]:
+        history.append(turn.briefing.history)
+        return delegate(to("scout", question[0])) if turn.iteration == 1 else complete(answer=1)
+
+    run(local, flow, go_on, work)
+    assert asked == ["the old question", "the new question"]
+    assert history[-1][0]["workers"][0]["output"]["summary"] == "answer to the new question"
+
+
+@pytest.mark.spec("6.0", "2.4")
+def test_what_lacked_the_time_is_done_when_the_run_goes_on(local: Book, tmp_path: Path) -> None:
+    hold = threading.Event()
+    done: list[str] = []
+
+    def work(task: WorkerTask) -> dict[str, Any]:
+        if not hold.is_set():
+            hold.wait(10)
+        done.append(task.agent)
+        return found(task)
+
+    manage = scripted(delegate(to("scout"), to("scribe")), complete(answer=1))
+    flow = write(tmp_path / "flow", loop(budget={"max_wall_time": 0.2}))
+    outcome = run(local, flow, manage, work)
+    assert (outcome.status, outcome.reason) == ("partial", "the time is used up")
+    assert outcome.curation.antipatterns_added == ()
+    hold.set()
+    write(tmp_path / "flow", loop(budget={"max_wall_time": 60}))
+    assert run(local, flow, manage, work).status == "completed"
+    assert local.runs.state("r")["scribe"]["confidence"] == 0.9
+
+
+@pytest.mark.spec("6.0")
+def test_a_loop_that_stalled_goes_on_when_somebody_lets_it(local: Book, flow: Path) -> None:
+    better: list[bool] = []
+
+    def manage(turn: ManagerTurn) -> dict[str, Any]:
+        return complete(answer=1) if better else delegate(to("scout", f"look {turn.iteration}"))
+
+    work = {"summary": "nothing", "confidence": 0.4}
+    assert "no progress" in run(local, flow, manage, lambda _task: work).reason
+    better.append(True)
+    assert run(local, flow, manage, lambda _task: work).status == "completed"
+    assert run(local, flow, manage, lambda _task: work).status == "completed"  # and answers the same again
+
+
+@pytest.mark.spec("6.0")
+def test_a_node_whose_manager_failed_is_tried_again(local: Book, tmp_path: Path) -> None:
+    confidence = {"type": "number", "minimum": 0, "maximum": 1}
+    contract = {"output": {"contract": {"answer": "string", "confidence": confidence}}}
+    node = {"id": "deep", "delegation_loop": {}, "retry": {"max_attempts": 2, "retryable": ["error"]}}
+    documents: Documents = {
+        WORKFLOW_FILE: {"awp": "1.0.0", "workflow": {"name": "again"}, "orchestration": {"graph": [node]}},
+        agent_file("deep"): {"identity": {"id": "deep"}, **contract},
+    }
+    asked: list[int] = []
+
+    def manage(turn: ManagerTurn) -> dict[str, Any]:
+        asked.append(turn.iteration)
+        if len(asked) == 1:
+            return {"decision": "FAIL", "reason": "the model is down"}
+        return complete(answer="x", confidence=1)
+
+    outcome = local.runs.execute(write(tmp_path, documents), agents={"deep": manage}, run_id="r")
+    assert outcome.steps == {"deep": "finished"}
+
+
+@pytest.mark.spec("6.1", "2.7")
+def test_secret_values_of_the_environment_reach_no_board_and_no_recipe(
+    local: Book, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GATE_KEY", "open-sesame-12345")
+    documents = loop()
+    documents[WORKFLOW_FILE]["security"] = {"sensitive_env": ["GATE_KEY"]}
+    flow = write(tmp_path, documents)
+
+    def work(task: WorkerTask) -> dict[str, Any]:
+        task.learn.board.post("key open-sesame-12345", {"key": "open-sesame-12345"})
+        task.learn.register_tool("use open-sesame-12345", {"key": "open-sesame-12345"})
+        return found(task)
+
+    run(local, flow, scripted(delegate(to("scout")), complete(answer=1)), work)
+    assert not [event for event in local.events() if "open-sesame" in str(event.payload)]
+    assert not [path for path in flow.rglob("*") if "open-sesame" in path.name]
+
+
+@pytest.mark.spec("6.1")
+def test_the_board_of_a_run_under_way_lies_beside_the_workflow(local: Book, flow: Path) -> None:
+    seen: list[list[str]] = []
+
+    def manage(turn: ManagerTurn) -> dict[str, Any]:
+        boards = sorted((flow / "workspace" / "blackboard").glob("*")) if turn.iteration > 1 else []
+        seen.append([path.name for path in boards])
+        if boards:
+            (entry,) = map(json.loads, boards[0].read_text().splitlines())
+            assert (entry["topic"], entry["worker_id"], entry["payload"]) == ("t", "scout", {"a": 1})
+        return delegate(to("scout")) if turn.iteration == 1 else complete(answer=1)
+
+    def work(task: WorkerTask) -> dict[str, Any]:
+        task.learn.board.post("t", {"a": 1})
+        return found(task)
+
+    run(local, flow, manage, work)
+    assert seen == [[], ["r-0.jsonl"]]
+    assert list((flow / "workspace" / "blackboard").iterdir()) == []  # it ends with the run

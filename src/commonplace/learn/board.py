@@ -245,11 +245,11 @@ def _after(entries: list[BoardEntry], since: str) -> list[BoardEntry]:
     if places:
         return entries[places[0] + 1 :]
     try:
-        time = iso(to_us("since", datetime.fromisoformat(check_text("since", since))))
+        moment = datetime.fromisoformat(check_text("since", since))
     except ValueError:
-        raise NotFound(
-            f"there is no entry {shown(since)} on this board: give an id of one, or a time"
-        ) from None
+        known = f"there is no entry {shown(since)} on this board"
+        raise NotFound(f"{known}: give an id of one, or a time with its offset") from None
+    time = iso(to_us("since", moment))
     return [entry for entry in entries if entry.ts > time]
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ..access.redact import Redactor
 from ..access.rights import OWNER
 from ..errors import BadInput, CommonplaceError
 from ..ledger.checks import check_name, check_whole
@@ -155,13 +156,26 @@ def _curated(session: Session, run: str, workflow: str) -> CuratorReport:
     with session.snapshot() as now:
         opened = opened_run(now, run)
         found = _findings(now, run)
-        hide = redactor_of(now, run)
         row = plans(now, run)
+        told = [
+            value for each in row.values() for value in _secrets_in(each["plan"], opened.policy.secret_fields)
+        ]
+        hide = redactor_of(now, run) | Redactor(secrets=told)
     session = session.within(opened.scope)
     if opened.policy.strategy != "full" and row:  # what workers do not share stays with their manager
         manager = next(iter(row.values()))["manager"]
         session = session.acting_as(manager)
     return _Keeping(session, run, workflow, hide, shared=opened.policy.strategy == "full").report(found)
+
+
+def _secrets_in(value: Any, names: Collection[str]) -> Iterator[str]:
+    """The texts that stand under secret names, at any depth."""
+    for name, inner in value.items() if isinstance(value, dict) else ():
+        if name in names and isinstance(inner, str):
+            yield inner
+        yield from _secrets_in(inner, names)
+    for inner in value if isinstance(value, list) else ():
+        yield from _secrets_in(inner, names)
 
 
 def _findings(now: ViewReader, run: str) -> _Findings:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -116,10 +117,15 @@ def _assignment(envelope: object, iteration: int, place: int) -> Assignment:
         raise BadInput(f"workers[{place - 1}] is {shown(envelope)}, which is no object: {HOW_TO_ANSWER}")
     worker = envelope.get("worker_id", envelope.get("worker"))
     instructions = envelope.get("instructions", envelope.get("task"))
-    if not isinstance(worker, str) or not worker.strip() or len(worker) > 150 or not worker.isprintable():
+    worker = worker.strip() if isinstance(worker, str) else worker
+    if not isinstance(worker, str) or not _WORKER.fullmatch(worker):
         raise BadInput(
-            f"workers[{place - 1}].worker_id {shown(worker)} is no name of a worker: {HOW_TO_ANSWER}"
+            f"workers[{place - 1}].worker_id {shown(worker)} is no name of a worker: use up to {LONGEST_NAME} letters, "
+            "digits, spaces and . _ -, beginning with a letter or digit"
         )
+    unknown = sorted(str(name) for name in envelope if name not in KNOWN)
+    if close := [(name, near[0]) for name in unknown if (near := get_close_matches(name, KNOWN, 1, 0.75))]:
+        raise BadInput(f"workers[{place - 1}] has {close[0][0]!r}: did you mean {close[0][1]!r}?")
     if not isinstance(instructions, str) or not instructions.strip():
         raise BadInput(f"workers[{place - 1}].instructions is missing: say what {worker} is to do")
     inputs = envelope.get("inputs", envelope.get("context", {}))

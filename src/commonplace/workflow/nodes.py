@@ -360,6 +360,7 @@ class NodeRun:
             sources=sources,
         )
         end = runner.delegated(child, delegation, task_of(state, self.workflow), sources)
+        runner.curate(child, delegation)
         runner.close_loop(child, end)
         if end.status != "complete":
             raise AgentFailed(f"{delegation.manager} ended without a result: {end.reason}")

@@ -257,11 +257,11 @@ class Runner:
             Turn(self.run, delegation.manager).write_with(
                 end.result, step, contract=False, sources=end.positions
             )
+        self.curate(self.run, delegation)
         return CLOSED_AS[end.status], end.reason
 
     def delegated(self, run: Run, delegation: Delegation, task: str, origin: tuple[int, ...] = ()) -> LoopEnd:
-        """The end of a root manager's loop in a run, of which the curator has kept what the next one should know.
-        `origin` are the positions of what the task comes from."""
+        """The end of a root manager's loop in a run. `origin` are the positions of what the task comes from."""
         budget, ends = delegation.budget, self._ends
         if budget.max_wall_time is not None:
             ends = min(ends, time.monotonic() + budget.max_wall_time)
@@ -272,10 +272,7 @@ class Runner:
         loop = DelegationLoop(
             self, run, delegation, task, left, manager=manager, function=function, ends=ends, origin=origin
         )  # fmt: skip
-        end = loop.execute()
-        if delegation.auto_curation_enabled:
-            self.reports.append(self._curated(run))
-        return end
+        return loop.execute()
 
     def close_loop(self, run: Run, end: LoopEnd) -> None:
         """Close the run of a loop that is within another run, and remove its board."""
@@ -313,7 +310,10 @@ class Runner:
             except (OSError, UnsafePath) as error:
                 log.warning("%s cannot be written beside the workflow (%s); the book has it", path, error)
 
-    def _curated(self, run: Run) -> CuratorReport:
+    def curate(self, run: Run, delegation: Delegation) -> None:
+        """Keep what a root manager's loop has learned for the next run of the workflow."""
+        if not delegation.auto_curation_enabled:
+            return
         report = curated_safely(self.session, run.id, self.workflow.name)
         if self.workflow.folder and not report.errors:
             folder = Folder(Path(self.workflow.folder).resolve())
@@ -324,7 +324,7 @@ class Runner:
                 if (after := file.added_to(before)) != before:
                     files[path] = after.encode()
             self._beside(run, files)
-        return report
+        self.reports.append(report)
 
     def known_workers(self, delegation: Delegation) -> tuple[str, ...]:
         """The workers that have a file or a function of their own."""
@@ -504,6 +504,9 @@ def run_workflow(
     for each, delegation in loops:
         function_of(each, agents or {}, delegation.manager, delegation)
     if workflow.delegation is not None:
+        manager = workflow.delegation.manager
+        if manager in {**workflow.start.initial, **workflow.start.auto_inject, **(initial or {})}:
+            raise BadInput(f"initial has a value called {manager!r}, as the manager is: give it another name")
         policy = with_participants(workflow.policy, workflow.delegation.manager)
         workflow = replace(workflow, policy=policy)
     run = open_run(session, workflow, run_id, initial)
