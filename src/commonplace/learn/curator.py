@@ -161,11 +161,9 @@ def _curated(session: Session, run: str, workflow: str) -> CuratorReport:
             value for each in row.values() for value in _secrets_in(each["plan"], opened.policy.secret_fields)
         ]
         hide = redactor_of(now, run) | Redactor(secrets=told)
-    session = session.within(opened.scope)
-    if opened.policy.strategy != "full" and row:  # what workers do not share stays with their manager
-        manager = next(iter(row.values()))["manager"]
-        session = session.acting_as(manager)
-    return _Keeping(session, run, workflow, hide, shared=opened.policy.strategy == "full").report(found)
+    # What workers do not share stays with their manager.
+    manager = "" if opened.policy.strategy == "full" or not row else str(next(iter(row.values()))["manager"])
+    return _Keeping(session.within(opened.scope), run, workflow, hide, manager).report(found)
 
 
 def _secrets_in(value: Any, names: Collection[str]) -> Iterator[str]:
@@ -239,10 +237,11 @@ class _Keeping:
     """Items of one workflow that are kept for one run."""
 
     def __init__(
-        self, session: Session, run: str, workflow: str, hide: Callable[[Any], Any], *, shared: bool
+        self, session: Session, run: str, workflow: str, hide: Callable[[Any], Any], manager: str
     ) -> None:
+        """`manager`: for which manager alone it is kept; "" if for everybody."""
         self._session, self._run, self._workflow = session, run, workflow
-        self._hide, self._shared = hide, shared
+        self._hide, self._manager = hide, manager
         self._items = [*curated_items(session, workflow, status=None)]
         self._ids: list[str] = []
         self._not_kept: list[tuple[str, str]] = []
@@ -272,9 +271,10 @@ class _Keeping:
     def _keep(self, what: str, text: str, sources: list[str], *, kind: str = "note", **more: Any) -> bool:
         """Whether it is a new item. What is told apart by its title is no near-duplicate of another."""
         text = self._hide(text)
+        metadata = {"run": self._run} | ({"manager": self._manager} if self._manager else {})
         result = remember(
-            self._session, text, kind=kind, shared=self._shared, parents=sources,
-            tags=[CURATOR, what, tag_of(self._workflow)], metadata={"run": self._run},
+            self._session, text, kind=kind, shared=not self._manager, parents=sources,
+            tags=[CURATOR, what, tag_of(self._workflow)], metadata=metadata,
             provenance={"source_kind": "system", "channel": CURATOR}, **more,
         )  # fmt: skip
         near = result.held is not None and result.held.why == "near_duplicate"
@@ -318,7 +318,8 @@ class _Keeping:
             ):
                 old = self._session.ledger.moment() - max(item.recorded_us, item.updated_us) > A_DAY
                 if item.status == "live" and old and item.metadata.get("run") != self._run:
-                    Memory(self._session).revise(item.id, metadata={"run": self._run}, why="confirmed again")
+                    metadata = {**item.metadata, "run": self._run}
+                    Memory(self._session).revise(item.id, metadata=metadata, why="confirmed again")
                 return ""
         kept = self._keep("fact", fact, sources, reason="it stands in two or more digests of a run")
         return "facts" if kept else ""
@@ -349,14 +350,11 @@ def _version(number: int, hash: str, run: str, spec: dict[str, Any]) -> str:
 def curated_items(
     session: Session, workflow: str, at: At = None, status: str | None = "live"
 ) -> Iterable[Item]:
-    """What the curator has kept of runs of a workflow in the scope of the session: by the owner's hand, or for a
-    manager alone by its own."""
+    """What the curator has kept, by the owner's hand, of runs of a workflow in the scope of the session."""
     with session.snapshot() as now:
         session = session.alone_in(now.scope)
     items = Memory(session).list(tags=[CURATOR, tag_of(workflow)], status=status, at=at)
-    return [
-        item for item in items if item.agent == OWNER or (item.agent == session.actor and not item.shared)
-    ]
+    return [item for item in items if item.agent == OWNER]
 
 
 def what_it_is(item: Item) -> str:
@@ -368,8 +366,24 @@ def prior_runs(session: Session, workflow: str, *, max_chars: int = MOST_CHARS, 
     antipatterns to avoid.
 
     `workflow` is the name of the workflow."""
+    items = [*curated_items(session, check_name("workflow", workflow), at)]
+    return prior_block(session, items, check_whole("max_chars", max_chars), at)
+
+
+def prior_for_manager(session: Session, reader: Session, workflow: str) -> PriorRuns:
+    """The same for the manager of a run, with what was kept for it alone. `session` is the owner's, `reader` that of the
+    manager."""
+    items = [
+        item
+        for item in curated_items(session, workflow)
+        if item.shared or item.metadata.get("manager") == reader.actor
+    ]
+    return prior_block(reader, items, MOST_CHARS)
+
+
+def prior_block(session: Session, every: Sequence[Item], max_chars: int, at: At = None) -> PriorRuns:
+    """Items that the curator has kept as a block of a prompt for an actor, who counts as shown them."""
     now_us, checks = session.ledger.moment(at), Checks(session, at)
-    every = [*curated_items(session, check_name("workflow", workflow), at)]
     oldest = now_us - FACTS_FOR // timedelta(microseconds=1)
     with session.viewer(at) as viewer:
         allowed = viewer.settings.v1.allow_sensitivities
@@ -388,7 +402,7 @@ def prior_runs(session: Session, workflow: str, *, max_chars: int = MOST_CHARS, 
             [LeftOut(f"{len(shown) - most} {what}s", f"more than {most}")] if len(shown) > most else []
         )
         lines += [PackLine(item.id, what, "- ", _line(item)) for item in shown[:most]]
-    packed = pack(lines, whole(check_whole("max_chars", max_chars)), estimated, _framed)
+    packed = pack(lines, whole(max_chars), estimated, _framed)
     left_out += [LeftOut(id, why) for id, why in packed.omitted]
     if not session.refusal and not session.ledger.store.facts.read_only:
         checks.record()

@@ -249,7 +249,8 @@ DELEGATIONS = Capability(
         ),
         View(
             "delegation.plans", 1, lambda event: [(event.run_id or "", event.payload["iteration"])],
-            lambda _key, _before, event: _row(event, "plan", "seen", "manager"), kinds=frozenset({PLANNED}), overwrites=True,
+            lambda _key, _before, event: _row(event, "plan", "seen", "manager"), kinds=frozenset({PLANNED}),
+            overwrites=True,
         ),
         View(
             "delegation.digests", 1, _address, lambda _key, _before, event: _row(event, "digest"),

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from referencing.exceptions import Unresolvable
 
 from ..access.masking import masked
+from ..access.rights import OWNER
 from ..errors import BadInput, Conflict, ContractViolation, TooLarge
 from ..learn.board import board_entries, sibling_signals
 from ..learn.context_digest import (
@@ -29,7 +30,7 @@ from ..learn.context_digest import (
     digest_of_iteration,
     my_digest,
 )
-from ..learn.curator import REDUNDANT, prior_runs
+from ..learn.curator import REDUNDANT, prior_for_manager
 from ..learn.delegations import BoardEntry, Digested, RecordPlan, delegation_of, digest_at, plans
 from ..learn.plans import HOW_TO_ANSWER, Assignment, ManagerDecision, decision_of, read_answer
 from ..ledger.checks import MAX_NAME
@@ -408,7 +409,9 @@ class DelegationLoop:
         counts as shown it."""
         session = turn._session
         told = self.delegation.auto_curation_enabled and session.rules.enabled and session.reads("long_term")
-        return prior_runs(session, self.runner.workflow.name).text if told else ""
+        if not told:
+            return ""
+        return prior_for_manager(self._session.acting_as(OWNER), session, self.runner.workflow.name).text
 
     def _told_history(self) -> list[dict[str, Any]]:
         """What the manager is told of earlier iterations: of the last ones all, of the others no outputs."""
