@@ -81,7 +81,7 @@ def test_the_second_run_begins_with_what_the_first_one_has_learned(book: Book, f
     antipatterns = block.partition("### Antipatterns to Avoid")[2]
     assert "scout: try the south gate (worker error: the bridge is down)" in antipatterns
     assert "scout: try the east gate (confidence 0.10)" in antipatterns
-    assert "scout: try the north gate (redundant dispatch)" in antipatterns
+    assert "scout: try the north gate (redundant dispatch: its result was there already)" in antipatterns
     assert len(block) <= 3000
     # Only the first turn of the root manager is told.
     assert not any("PRIOR RUN MEMORY" in told for told in second[1:])

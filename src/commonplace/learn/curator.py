@@ -54,6 +54,7 @@ CONFIRMED = 2
 LITTLE = 0.3
 """Below this confidence a result counts as an antipattern."""
 REDUNDANT = "redundant dispatch"
+AGAIN = f"{REDUNDANT}: its result was there already"
 
 HEADING = "## PRIOR RUN MEMORY"
 SECTIONS = {
@@ -212,13 +213,13 @@ def _antipatterns(now: ViewReader, runs: Iterable[str]) -> Iterator[tuple[Assign
                 elif step["status"] == FINISHED:
                     well.add(each.address)
         for address, antipattern in found.items():
-            if address not in well or antipattern[1] == REDUNDANT:
+            if address not in well or antipattern[1] == AGAIN:
                 yield antipattern
 
 
 def _what_went_wrong(step: dict[str, Any]) -> str:
     if step["status"] == SKIPPED and step["reason"].startswith(REDUNDANT):
-        return REDUNDANT
+        return AGAIN
     if step["status"] == FAILED:
         return f"worker error: {step['reason']}"[:300]
     sure = confidence_of(step["result"].get("output")) if step["status"] == FINISHED else None
@@ -371,8 +372,8 @@ def prior_runs(session: Session, workflow: str, *, max_chars: int = MOST_CHARS, 
 
 
 def prior_for_manager(session: Session, reader: Session, workflow: str) -> PriorRuns:
-    """The same for the manager of a run, with what was kept for it alone. `session` is the owner's, `reader` that of the
-    manager."""
+    """The same for the manager of a run, with what was kept for it alone. `session` is the owner's, `reader` that of
+    the manager."""
     items = [
         item
         for item in curated_items(session, workflow)

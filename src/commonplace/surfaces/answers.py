@@ -40,6 +40,7 @@ def answer_of(shell: Shell, verb: Verb, answer: Any) -> Output:
     usual = fields if hasattr(answer, "__struct_fields__") else _plainly
     render = RENDER.get(name, _as_it_reads if verb.path[0] == "learn" and answer is not None else usual)
     empty = many and not answer
+    empty = empty or (path in EMPTY and hasattr(answer, "__struct_fields__") and not str(answer))
     human = lines(EMPTY.get(path, "none")) if empty else render(shell, answer)
     code = 1 if REFUSED.get(_type(answer), lambda _answer: False)(answer) else 0
     data = {"ok": True} if answer is None else {"text": answer} if type(answer) is str else data_of(answer)
@@ -764,6 +765,7 @@ EMPTY = {
     "documents.days": "nothing was logged yet: `commonplace documents log TEXT` does",
     "documents.day": "nothing was logged on that day",
     "documents.list": "nothing is written down yet: `commonplace documents write-notes TEXT` does",
+    "learn.prior_runs": "no run of a workflow of this name has left anything yet",
     "receipts.list": "no digest or prompt was made yet: `commonplace digest TASK` makes one",
     "runs.list": "there are no runs yet: `commonplace run DIR` starts one",
     "runs.diff": "no difference",

@@ -98,9 +98,7 @@ def _live(shell: Shell, nodes: list[str]) -> Iterator[Tell | None]:
         yield None
         return
     if not sys.stderr.isatty():
-        yield lambda news: print(
-            f"{clean(news.node) or 'run'}: {news.status}", clean(news.detail), file=sys.stderr
-        )
+        yield lambda news: _say(f"{clean(news.node) or 'run'}: {news.status} {clean(news.detail)}")
         return
     from rich.console import Console
     from rich.live import Live
@@ -120,6 +118,11 @@ def _live(shell: Shell, nodes: list[str]) -> Iterator[Tell | None]:
                 live.update(drawn())
 
         yield tell
+
+
+def _say(line: str) -> None:
+    """Write a line in one piece: agents that work side by side tell theirs at the same time."""
+    sys.stderr.write(f"{line.rstrip()}\n")
 
 
 def state(shell: Shell, run_id: RunId, *, at: At = None) -> Output:
