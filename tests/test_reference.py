@@ -5,9 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,7 +16,7 @@ from commonplace.book import Book
 from commonplace.errors import CommonplaceError
 from commonplace.registry import call, every_verb, verb_at
 from commonplace.surfaces.cli import Command, commands
-from commonplace.verbs import COMMON, Verb, explained, name_of
+from commonplace.verbs import COMMON, Verb, explained, name_of, namespace
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference.md"
 REGENERATE = "UPDATE_DOCS=1 python -m pytest tests/test_reference.py -k docs"
@@ -156,11 +155,7 @@ def _members(path: str, kind: type) -> list[str]:
     inherited = [base for base in kind.__mro__ if base.__module__.startswith("commonplace")]
     for name in dict.fromkeys(name for base in reversed(inherited) for name in vars(base)):
         member = inspect.getattr_static(kind, name)
-        if name.startswith("_") or (
-            not callable(member) and not isinstance(member, property | cached_property)
-        ):
-            continue
-        if isinstance(member, cached_property):
+        if name.startswith("_") or (not callable(member) and not isinstance(member, property)):
             continue
         if isinstance(member, property):
             text.append(f"- `{path}{name}`: {_text(member) or name}")
@@ -168,6 +163,18 @@ def _members(path: str, kind: type) -> list[str]:
             continue
         else:
             text.append(f"- `{_signature(path + name, member)}`: {_text(inspect.unwrap(member)) or name}")
+    return text
+
+
+def _namespaces(path: str, kind: type) -> list[str]:
+    """Each namespace of a class under a heading of its own, and those within it."""
+    text = []
+    for base in reversed(kind.__mro__):
+        for name, member in vars(base).items():
+            if isinstance(member, namespace):
+                below = f"{path}.{name}"
+                text += [f"## {below}", _text(member.kind), "\n".join(_members(f"{below}.", member.kind))]
+                text += _namespaces(below, member.kind)
     return text
 
 
@@ -186,11 +193,7 @@ def document() -> str:
         _text(Book),
         "\n".join(_members("book.", Book)),
     ]
-    for base in reversed(Book.__mro__):
-        for name, member in vars(base).items():
-            if isinstance(member, cached_property):
-                namespace = get_type_hints(member.func)["return"]
-                text += [f"## book.{name}", _text(namespace), "\n".join(_members(f"{name}.", namespace))]
+    text += _namespaces("book", Book)
     for name in commonplace.__all__:
         kind = getattr(commonplace, name)
         if not isinstance(kind, type) or kind is Book or issubclass(kind, CommonplaceError):
