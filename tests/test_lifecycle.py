@@ -237,7 +237,9 @@ def test_a_cleared_session_is_read_by_nobody_but_the_owner(local: Book) -> None:
             agent.documents.session(LOGIN, at=before),
         ):
             assert "lighthouse" not in str(answer)
-    assert "lighthouse" not in str([event.payload for event in ben.events()])
+    for agent in (ada, ben):
+        assert "lighthouse" not in str([event.payload for event in agent.events()])
+        assert "lighthouse" not in str([event.payload for event in agent.events(at=before)])
     assert "lighthouse keeper" in local.learn.resume(LOGIN, at=before).text
     assert "lighthouse keeper" in str([event.payload for event in local.events()])
 

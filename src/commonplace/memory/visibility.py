@@ -39,14 +39,16 @@ def may_see(views: ViewReader, rights: Rights, event: Event, relabelled: Labels 
         return True
     if event.kind in (CREATED, UPDATED):
         return all(may_read_id(views, rights, id) for id in _items_of(event))
+    if event.kind == WRITTEN and event.payload["path"].startswith(
+        SESSIONS
+    ):  # cleared notes are gone for their author, too
+        counting = entries(views, event.payload["path"], scope_of(event))
+        return event.payload["act"] == "clear" or any(entry.id == event.id for entry in counting)
     if event.actor == rights.actor:
         return True
     if event.kind == CORE_SET:
         core = views.get("memory.cores", scope_of(event), event.payload["id"])
         return core is not None and may_know(rights, msgspec.convert(core, Core))
-    if event.kind == WRITTEN and event.payload["path"].startswith(SESSIONS):
-        counting = entries(views, event.payload["path"], scope_of(event))
-        return event.payload["act"] == "clear" or any(entry.id == event.id for entry in counting)
     return True
 
 
