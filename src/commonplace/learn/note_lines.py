@@ -6,7 +6,7 @@ Everything that reads NOTES.md asks here: resume, the audit, pruning. Pure funct
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Literal, NamedTuple
 
 from ..documents.document import TASKS, slug
@@ -184,13 +184,19 @@ def folder_of(title: str) -> str:
     return slug(title) if any(sign.isalnum() for sign in title) else ""
 
 
-def named_tasks(says: str, tasks: Mapping[str, object] | Collection[str]) -> list[str]:
-    """The tasks that an objective is: its whole text, what stands before its phase, or a folder that it names."""
+def folder_names(says: str) -> list[str]:
+    """The names that the folder of an objective may have: of its whole text, of what stands before its phase, or the
+    folder that it names."""
     first, *others = [part.strip() for part in _PART.split(says) if part.strip()] or [""]
     folders = [part.removeprefix(TASKS).strip("/") for part in others if part.startswith(TASKS)]
     whole = says.lower().partition("phase")[0].strip(" ,;:(—–-")  # a title may have marks of its own
     names = [folder_of(name) for name in (says, whole, first.removeprefix(TASKS).strip("/"), *folders)]
-    return [name for name in dict.fromkeys(names) if name in tasks]
+    return [name for name in dict.fromkeys(names) if name]
+
+
+def named_tasks(says: str, tasks: Collection[str]) -> list[str]:
+    """The tasks of these that an objective is."""
+    return [name for name in folder_names(says) if name in tasks]
 
 
 def objective_line(text: str) -> NoteLine | None:
@@ -205,12 +211,23 @@ def objective_of(text: str) -> str:
     return folder_of(next(firsts, "").strip().removeprefix(TASKS).strip("/"))
 
 
-def names_task(says: str, task: str) -> bool:
-    """Whether an objective is this task, by its title: the words of one are all words of the other."""
-    if named_tasks(says, [slug(task)]):
-        return True
-    own, other = _words(phased_title(says) or says), _words(task)
+def names_task(says: str, task: str, tasks: Collection[str] = ()) -> bool:
+    """Whether an objective is this task and no other one of `tasks`: by its folder, or because the words of one title
+    are all words of the other."""
+    named = named_tasks(says, {slug(task), *tasks})
+    if named or phased_title(says):
+        return slug(task) in named
+    own, other = _words(says), _words(task)
     return bool(own and other) and (own <= other or other <= own)
+
+
+def other_task(text: str, task: str, tasks: Collection[str]) -> str:
+    """The task that the objective of the notes is, if it is another than `task`: one of `tasks`, or one that is named
+    as the end of a phase does it."""
+    line = objective_line(text)
+    if line is None or names_task(line.says, task, tasks):
+        return ""
+    return phased_title(line.says) or next(iter(named_tasks(line.says, tasks)), "")
 
 
 def phased_title(says: str) -> str:

@@ -168,8 +168,8 @@ def _phase(line: NoteLine, tasks: Mapping[str, TaskState], goal: str) -> Judged:
 def _waiting(line: NoteLine, tasks: Mapping[str, TaskState]) -> Judged:
     """A blocker, or what is pending, that is marked as resolved or that waits for a task that is over. Of several in
     one line all must be so."""
-    states = [_resolved(part, line.ticked, tasks) for part in line.parts]
-    states = [state for state in states if state is not None]
+    judged = [_resolved(part, line.ticked, tasks) for part in line.parts]
+    states = [state for state in judged if state is not None]
     telling = [state for state in states if state[0]]
     if not telling:
         return None
