@@ -256,7 +256,7 @@ def phase_end(
     `task` is the name of the task. `phase` is the name or number of the phase. `report` is what was done. `notes` is
     the whole text of NOTES.md; without it, the line of the objective names the task and this phase, and the other
     lines stay. If the objective is another task that is not over, NOTES.md stays as it is. `next_phase` is the name or
-    number of the phase that this line says comes next. `despite` is a reason to end it although an
+    number of the phase that comes next, as that line will say. `despite` is a reason to end it although an
     item has regressed, which is recorded with the report."""
     named, path, phases = _phase(phase), session_path(task), task_path(task, PHASES)
     writes = [

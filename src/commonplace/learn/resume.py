@@ -320,7 +320,7 @@ def unknown_task(session: Session, viewer: Viewer, task: str) -> str:
     likely = sorted(tasks, key=lambda other: (-SequenceMatcher(None, name, other).ratio(), other))
     more = f" and {len(likely) - MOST_TASKS:,} more" if len(likely) > MOST_TASKS else ""
     there = f"the tasks are {', '.join(likely[:MOST_TASKS])}{more}" if likely else "there are no tasks yet"
-    return f"nothing is written about {_short(task)}, it has no folder and no session notes; {there}"
+    return f"nothing is written about {_short(task)} (no folder, no session notes); {there}"
 
 
 def _short(task: str) -> str:
