@@ -182,13 +182,17 @@ def test_notes_of_another_shape_stay_and_what_may_not_stand_there_is_refused(loc
 def test_the_objective_of_another_task_stays_until_that_is_over(local: Book) -> None:
     ada = local.as_actor("ada")
     roof = "- Objective: Fix the roof (phase: strip)\n- Blockers: no ladder"
-    for notes in (roof, "- Objective: Fix the roof\n- Blockers: no ladder"):
+    for notes in (
+        roof,
+        "- Objective: Plant the beds of the castle",
+        "- Objective: Fix the roof\n- Blockers: no ladder",
+    ):
         ada.documents.write_notes(notes)
         ada.learn.phase_start("Plant the beds", "dig")
         told = ada.learn.phase_end("Plant the beds", "dig", report="Dug.", next_phase="sow")
         assert ada.documents.notes() == f"{notes}\n"
         assert [each.what for each in told.left_out] == ["NOTES.md"]
-        assert "'Fix the roof" in told.left_out[0].why
+        assert notes.splitlines()[0].removeprefix("- Objective: ") in told.left_out[0].why
         assert "give notes" in told.left_out[0].why
     assert [each.path for each in told.wrote] == ["plans/artifacts/plant-the-beds/phase-dig-report.md"]
     ada.learn.task_complete("Fix the roof")

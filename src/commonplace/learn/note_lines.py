@@ -212,13 +212,13 @@ def objective_of(text: str) -> str:
 
 
 def names_task(says: str, task: str, tasks: Collection[str] = ()) -> bool:
-    """Whether an objective is this task and no other one of `tasks`: by its folder, or because the words of one title
-    are all words of the other."""
+    """Whether an objective is this task and no other one of `tasks`: by its folder, or because all its words are words
+    of the task's title. One that says more than the title may be another task."""
     named = named_tasks(says, {slug(task), *tasks})
     if named or phased_title(says):
         return slug(task) in named
-    own, other = _words(says), _words(task)
-    return bool(own and other) and (own <= other or other <= own)
+    own = _words(says.lower().partition("phase")[0])
+    return bool(own) and own <= _words(task)
 
 
 def other_task(text: str, task: str, tasks: Collection[str]) -> str:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -114,20 +114,20 @@ class Resume(Readable, msgspec.Struct, frozen=True):
 class TaskPhases(NamedTuple):
     """Which phases of a task were started, and which have ended. Names with one folder name are one phase."""
 
-    starts: tuple[DocumentEntry, ...]
-    """The entries that say that a phase was started, oldest first."""
-    ends: tuple[DocumentEntry, ...]
-    """The completion reports, oldest first."""
+    starts: tuple[tuple[str, DocumentEntry], ...]
+    """The entries that say that a phase was started, oldest first, with the folder names of the phases."""
+    ends: dict[str, DocumentEntry]
+    """The last completion report of each phase by that name, oldest first."""
     done: int
     """The position at which the task was completed: no phase that was started before is under way."""
 
     @property
     def open(self) -> dict[str, DocumentEntry]:
         """The phases that were started and have not ended, with their last starts, in the order of these."""
-        ended = {slug(entry.about): entry.position for entry in self.ends}
-        last = _latest(self.starts)
         return {
-            key: entry for key, entry in last.items() if entry.position > max(ended.get(key, 0), self.done)
+            key: entry
+            for key, entry in _latest(self.starts).items()
+            if entry.position > self.done and not self._ended(key, entry)
         }
 
     @property
@@ -137,30 +137,31 @@ class TaskPhases(NamedTuple):
     @property
     def completed(self) -> tuple[str, ...]:
         open = self.open
-        return tuple(entry.about for key, entry in _latest(self.ends).items() if key not in open)
+        return tuple(entry.about for key, entry in self.ends.items() if key not in open)
 
     def was_started(self, phase: str) -> bool:
-        return any(slug(entry.about) == slug(phase) for entry in self.starts)
+        return slug(phase) in dict(self.starts)
 
     def left_behind(self, note: DocumentEntry) -> str:
         """The phase that a note was written in, if that has ended since."""
-        before = [entry for entry in self.starts if entry.position <= note.position]
-        own = slug(before[-1].about) if before else ""
-        ended = any(slug(entry.about) == own and entry.position > note.position for entry in self.ends)
-        return before[-1].about if ended else ""
+        own = next((pair for pair in reversed(self.starts) if pair[1].position <= note.position), None)
+        return own[1].about if own and self._ended(own[0], note) else ""
 
     def is_current(self, note: DocumentEntry) -> bool:
-        """Whether a note says how things stand now: nothing that it could be about has started or ended since."""
+        """Whether a note says how things stand now: it was written in a phase under way, or in none."""
         since = min((entry.position for entry in self.open.values()), default=0)
         return note.section == STATE and note.position >= since and not self.left_behind(note)
 
+    def _ended(self, key: str, since: DocumentEntry) -> bool:
+        return key in self.ends and self.ends[key].position > since.position
 
-def _latest(entries: Iterable[DocumentEntry]) -> dict[str, DocumentEntry]:
+
+def _latest(entries: Iterable[tuple[str, DocumentEntry]]) -> dict[str, DocumentEntry]:
     """The last entry about each phase, in their order."""
     latest = dict[str, DocumentEntry]()
-    for entry in entries:
-        latest.pop(slug(entry.about), None)
-        latest[slug(entry.about)] = entry
+    for key, entry in entries:
+        latest.pop(key, None)
+        latest[key] = entry
     return latest
 
 
@@ -168,11 +169,15 @@ def phases_of(
     session_notes: Iterable[DocumentEntry], folder: Mapping[str, Sequence[DocumentEntry]]
 ) -> TaskPhases:
     """The phases of a task, from the notes of its session and the documents of its folder by their names."""
-    reports = [entry for name, listed in folder.items() if name != PHASES for entry in listed if entry.about]
-    starts = [entry for entry in (*session_notes, *folder.get(PHASES, ())) if entry.about]
+
+    def by_phase(entries: Iterable[DocumentEntry]) -> list[tuple[str, DocumentEntry]]:
+        listed = sorted((entry for entry in entries if entry.about), key=lambda entry: entry.position)
+        return [(slug(entry.about), entry) for entry in listed]
+
+    reports = [entry for name, listed in folder.items() if name != PHASES for entry in listed]
     return TaskPhases(
-        tuple(sorted(starts, key=lambda entry: entry.position)),
-        tuple(sorted(reports, key=lambda entry: entry.position)),
+        tuple(by_phase((*session_notes, *folder.get(PHASES, ())))),
+        _latest(by_phase(reports)),
         max((entry.position for entry in folder.get(COMPLETION, ())), default=0),
     )
 
@@ -478,9 +483,9 @@ def session_lines(
     current, other, behind = list[ResumeLine](), list[ResumeLine](), list[ResumeLine]()
     for entry in sorted(listed, key=lambda entry: -entry.position):
         ended = phases.left_behind(entry) if entry.section == STATE else ""
-        source = f"{entry.section} in phase {ended}, which has ended" if ended else entry.section
+        mark = f" in phase {ended}, which has ended" if ended else ""
         place = behind if ended else current if phases.is_current(entry) else other
-        place.append(entry_line("Session notes", source, entry, stale))
+        place.append(entry_line("Session notes", entry.section, entry, stale, mark))
     return current, other, behind
 
 
@@ -491,9 +496,12 @@ def item_lines(material: TaskMaterial) -> Iterator[ResumeLine]:
         yield _line("Verified items", place, str(item), VERIFIED_ITEMS, id=item.history[-1].id, after=stale)
 
 
-def entry_line(section: str, source: str, entry: DocumentEntry, stale: Staleness) -> ResumeLine:
-    """An entry of a document. One that is stale is marked, or left out if the book's settings say so."""
-    line = _line(section, entry.position, entry.text, source, entry, after=stale.mark(entry.id))
+def entry_line(
+    section: str, source: str, entry: DocumentEntry, stale: Staleness, mark: str = ""
+) -> ResumeLine:
+    """An entry of a document. One that is stale is marked, or left out if the book's settings say so. `mark` is what
+    else is said of its source."""
+    line = _line(section, entry.position, entry.text, source, entry, after=stale.mark(entry.id), mark=mark)
     return replace(line, barred=stale.bar(entry.id))
 
 
@@ -510,11 +518,12 @@ def _line(
     *,
     id: str = "",
     after: str = "",
+    mark: str = "",
 ) -> ResumeLine:
     who = "" if entry is None else f", {as_name(entry.by)}, {entry.written_at:%Y-%m-%d %H:%M}"
     event = id if entry is None else entry.id
     return ResumeLine(
-        f"{section}/{source}/{place}/{event}", section, f"- [{as_data(source)}{who}] ", as_data(text), after,
+        f"{section}/{source}/{place}/{event}", section, f"- [{as_data(source + mark)}{who}] ", as_data(text), after,
         source=source, place=place, entry=event,
     )  # fmt: skip
 
@@ -566,17 +575,19 @@ def _omissions(lines: Sequence[ResumeLine], packed: Packed[ResumeLine]) -> list[
     """What is left out or cut, by its source."""
     of, taken = {line.id: line for line in lines}, {line.id: line for line in packed.taken}
     cut, gone = list[LeftOut](), list[tuple[str, str]]()
-    why = dict(packed.omitted)
+    reasons = dict(packed.omitted)
     for id, line in of.items():
         where = f"{line.source} in {line.kind}"
         if id in taken and len(taken[id].text) < len(line.text):
             kept = f"cut to {len(taken[id].text)} of {len(line.text)} characters"
             cut.append(LeftOut(where, f"{kept}: over the budget"))
         elif id not in taken:
-            gone.append((where, why[id]))
-    gone.sort()
-    counts = [(where, reason, len(list(same))) for (where, reason), same in groupby(gone)]
-    return [*cut, *(LeftOut(f"{where} ({number(count, 'line')})", reason) for where, reason, count in counts)]
+            gone.append((where, reasons[id]))
+    counts = Counter(gone)  # in the order of their worth
+    return [
+        *cut,
+        *(LeftOut(f"{where} ({number(count, 'line')})", why) for (where, why), count in counts.items()),
+    ]
 
 
 def _tail(left_out: Sequence[LeftOut], room: int) -> str:
@@ -584,7 +595,7 @@ def _tail(left_out: Sequence[LeftOut], room: int) -> str:
     room."""
     names = "; ".join(as_data(each.what) for each in left_out)
     line = f"\nCut or left out: {names}\n"
-    if len(line) > room >= 2 * SHORT_TAIL:
+    if len(line) > room > SHORT_TAIL:
         line = f"{line[: room - 2]}…\n"
     elif len(line) > room:
         line = f"\nCut or left out: {number(len(left_out), 'part')}\n"
