@@ -18,6 +18,7 @@ from commonplace.documents.document import NOTES, slug
 from commonplace.documents.writing import WriteDocument
 from commonplace.learn.duplicates import command_form, commands_in, duplicates
 from commonplace.learn.hygiene import SECTIONS, HygieneReport
+from commonplace.learn.note_lines import note_lines, open_blockers
 from commonplace.learn.notes_review import TaskState, reviewed
 from commonplace.memory.items import Item
 from tests.shells import Cli
@@ -537,6 +538,18 @@ TASKS = {
 )
 def test_lines_of_notes_are_judged_with_care(line: str, verdict: str | None) -> None:
     assert [finding.verdict for finding in reviewed(line, TASKS)] == ([verdict] if verdict else [])
+
+
+@pytest.mark.spec("6.6")
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "says",
+    ["none since " + "since " * 8000 + ";x", "-" * 50_000 + "x", "no " + "open " * 9000, "(" * 50_000 + "resolved"],
+)  # fmt: skip
+def test_a_long_line_of_notes_is_judged_at_once(says: str) -> None:
+    assert [line.role for line in note_lines(f"- Blockers: {says}")] == ["blocker"]
+    assert reviewed(f"- Blockers: {says}", TASKS) == [] or "resolved" in says
+    assert len(open_blockers(f"- Blockers: {says}")) == ("open " not in says)
 
 
 @pytest.mark.parametrize(("phase", "stale"), [(1, True), (2, True), (3, False)])

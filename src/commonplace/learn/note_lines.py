@@ -53,14 +53,15 @@ _ALMOST = re.compile(r"(?i)\b(?:partly|partially|almost|nearly|mostly|half)\b")
 _THINGS = r"(?:blockers?|blocks?|risks?|issues?|problems?|impediments?|concerns?)"
 _FOR_NOW = (
     r"so\ far|for\ now|for\ the\ moment|at\ the\ moment|at\ present|at\ this\ (?:point|time)|right\ now|now|yet|today"
-    r"|currently|presently|known|left|remaining|open|any\ ?more|any\ longer|here|to\ report|as\ of\ [^,;.]*"
-    r"|(?:that\ )?(?:I|we)\ know\ of|(?:is|are)\ (?:known|open|left)|since\ [^,;.]*|blocks?\ (?:us|me|it|this)"
+    r"|currently|presently|known|left|remaining|open|any\ ?more|any\ longer|here|to\ report"
+    r"|(?:that\ )?(?:I|we)\ know\ of|(?:is|are)\ (?:known|open|left)|blocks?\ (?:us|me|it|this)"
 )
 _NONE = re.compile(
     r"(?ix) (?:currently\ |still\ )?"
     r"(?: none | nothing | nil | n/?a | not\ (?:currently\ )?blocked | unblocked | all\ (?:clear|good|fine) | clear"
     r"  | (?:there\ are\ )? no (?:\ (?:open|known|current|more|further|other|new|remaining|real|active))*"
-    rf"   (?:\ {_THINGS})? | false) (?:\ (?:{_FOR_NOW}))* \s* (?P<rest>[(\[,.:!—–-].*)?"
+    rf"   (?:\ {_THINGS})? | false) (?:\ (?:{_FOR_NOW})){{0,3}} (?:\ (?:as\ of|since)\ [^,;.(]*)?"
+    r"\s* (?P<rest>[(\[,.:!—–-].*)?"
 )
 """That there is nothing, and perhaps what is said about it."""
 _EXCEPT = re.compile(
