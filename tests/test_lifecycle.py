@@ -258,6 +258,7 @@ def test_the_phase_under_way_is_known_after_the_conversation(local: Book) -> Non
     known = ben.learn.resume(LOGIN)
     assert (known.phase, known.completed) == ("2", ("1",))
     assert "started and not ended: 2" in known.text
+    assert "while phase 2 was under way" in ben.documents.task(LOGIN)["phases.md"]
     assert "lighthouse" not in str([known.text, [event.payload for event in ben.events()]])
     assert ben.learn.conversation_end(LOGIN).wrote == ()
     ben.learn.phase_start(LOGIN, 2)

@@ -120,6 +120,10 @@ def test_it_says_when_there_is_nothing_and_refuses_what_is_no_budget(local: Book
     assert told in typo.text
     assert typo.blockers == ()
     assert "nothing is written" not in local.learn.resume("Paint the hull").text
+    local.documents.write_notes("- Objective: Fix the roof")
+    assert "only NOTES.md names Fix the roof (no folder, no session notes)" in str(
+        local.learn.resume("Fix the roof")
+    )
     assert local.learn.resume(TASK, max_chars=0).text == ""
     for wrong in (-1, 2.5, "many", True):
         with pytest.raises(BadInput, match="max_chars"):

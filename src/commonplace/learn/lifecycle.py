@@ -509,7 +509,7 @@ def _under_way(overlay: Overlay, moment: WriteMoment) -> list[WriteDocument]:
     noted = {entry.id for entry in entries(overlay, path)}
     return [
         WriteDocument(
-            moment.by, path, "append", f"Phase {start.about} was started and has not ended.", run=moment.run,
+            moment.by, path, "append", f"A conversation ended while phase {start.about} was under way.", run=moment.run,
             about=start.about, secrets=start.secrets, parents=(start.id,),
         )
         for start in _phases(overlay, moment).open.values()

@@ -42,7 +42,7 @@ from ..recall.escaping import as_data, as_name
 from ..recall.packing import LEAST, Packed, PackLine, estimated, pack, whole
 from ..recall.verification import Checks, as_item
 from ..work.opening import work, works_of
-from .note_lines import open_blockers, other_task
+from .note_lines import names_task, objective_line, open_blockers, other_task
 from .notes_review import task_states
 
 if TYPE_CHECKING:
@@ -321,11 +321,14 @@ def known_tasks(paths: Iterable[str]) -> set[str]:
 def unknown_task(session: Session, viewer: Viewer, task: str) -> str:
     """What to say of a task that has no folder and no session notes: which tasks there are, the likeliest first."""
     name = slug(task)
-    tasks = known_tasks(documents_of(session, viewer, (SESSIONS, TASKS)))
+    documents = documents_of(session, viewer, (NOTES, SESSIONS, TASKS))
+    tasks, objective = known_tasks(documents), objective_line(rendered(NOTES, documents.get(NOTES, ())))
+    noted = objective is not None and names_task(objective.says, task, tasks)
+    what = f"only {NOTES} names" if noted else "nothing is written about"
     likely = sorted(tasks, key=lambda other: (-SequenceMatcher(None, name, other).ratio(), other))
     more = f" and {len(likely) - MOST_TASKS:,} more" if len(likely) > MOST_TASKS else ""
     there = f"the tasks are {', '.join(likely[:MOST_TASKS])}{more}" if likely else "there are no tasks yet"
-    return f"nothing is written about {_short(task)} (no folder, no session notes); {there}"
+    return f"{what} {_short(task)} (no folder, no session notes); {there}"
 
 
 def _short(task: str) -> str:
