@@ -333,6 +333,15 @@ def test_the_shell_takes_in_a_hand_edit_first_and_prunes_the_file(
     assert "DB access" in (repository / "plans" / "artifacts" / "add-login" / "notes_history.md").read_text()
 
 
+@pytest.mark.spec("6.6")
+@pytest.mark.parametrize("line", ["waiting for Lena (resolved?)", "access (resolved once Lena answers)"])
+def test_what_may_be_resolved_is_left_for_a_person(book: Book, line: str) -> None:
+    book.documents.write_notes(f"- Objective: Add login\n- Blockers: {line}")
+    pruned = book.learn.prune_notes()
+    assert (pruned.removed, [finding.line for finding in pruned.left]) == ((), [2])
+    assert line in book.documents.notes()
+
+
 lines = st.lists(
     st.sampled_from([
         "# Notes", "", "- Objective: Token schema", "- Objective: Add login", "- Phase: 1", "- Phase: 7",

@@ -60,7 +60,7 @@ def test_people_read_it_as_it_is_and_the_files_follow(cli: Cli, tmp_path: Path) 
     cli("learn", "verify-item", TASK, "login", *given)
     assert "| login |" in (tmp_path / "notes/plans/artifacts/add-login/verified_items.md").read_text()
     text = cli("resume", TASK, *given).out
-    assert text.startswith("Resume of add-login")
+    assert text.startswith("Resume of Add login")
     assert "## NOTES.md\n" in text
     small = cli("resume", TASK, "--max-chars", 250, *given).out
     assert "left out: " in small
@@ -80,3 +80,17 @@ def test_notes_are_checked_in_the_book_in_a_file_and_from_a_pipe(cli: Cli, tmp_p
     assert cli("documents", "check-notes", "-", *given, stdin="```\ncode\n```\n").code == 1
     Path("NOTES.md").write_text("verdict: fine\n")  # the file of this folder comes first
     assert cli("documents", "check-notes").code == 1
+
+
+@pytest.mark.spec("7.2", "6.9")
+def test_the_help_says_what_is_a_name_and_what_is_json(cli: Cli, tmp_path: Path) -> None:
+    given = ("--book", tmp_path / "team.db")
+    cli("init", *given)
+    ended = " ".join(cli("learn", "phase-end", "--help").out.split())
+    assert "--next-phase NEXT-PHASE The name or number of the phase that comes next" in ended
+    done = " ".join(cli("learn", "task-complete", "--help").out.split())
+    assert "--fact JSON" in done
+    assert "a JSON object) with subject, fact, citations, reason and category" in done
+    wrong = cli("learn", "task-complete", TASK, "--fact", "prices are rounded", *given)
+    assert wrong.code == 2
+    assert '"subject": ' in wrong.err

@@ -18,6 +18,7 @@ from commonplace.documents.document import NOTES, slug
 from commonplace.documents.writing import WriteDocument
 from commonplace.learn.duplicates import command_form, commands_in, duplicates
 from commonplace.learn.hygiene import SECTIONS, HygieneReport
+from commonplace.learn.note_lines import note_lines, open_blockers
 from commonplace.learn.notes_review import TaskState, reviewed
 from commonplace.memory.items import Item
 from tests.shells import Cli
@@ -377,6 +378,32 @@ def test_as_of_then_and_from_the_shell(repository: Path, book: Book, cli: Cli) -
     assert "6 entries about the command `cd evals && npm test`" in " ".join(shown.split())
 
 
+@pytest.mark.spec("6.6", "7.2")
+def test_the_report_fits_a_hundred_columns_and_its_commands_can_be_copied(
+    repository: Path, book: Book, cli: Cli
+) -> None:
+    book.documents.write_notes(
+        f"- Objective: ship it\n- Blockers: the key of {'very ' * 20}long names (resolved)"
+    )
+    fact(
+        book,
+        "Port of the server of payments",
+        "The server listens on the port.",
+        citations=["src/server.py:1"],
+    )
+    (repository / "src" / "server.py").unlink()
+    commands = [command for finding in book.learn.hygiene().stale_citations for command in finding.next]
+    book.close()
+    shown = cli("learn", "hygiene", "--book", repository / "team.db").out
+    assert max(map(len, shown.splitlines())) <= 100
+    assert max(map(len, commands)) > 100
+    lines = shown.replace(" \\\n", " ").splitlines()
+    copied = [line.partition("next: ")[2] for line in lines if "next: " in line]
+    assert {tuple(shlex.split(command)) for command in commands} <= {
+        tuple(shlex.split(command)) for command in copied
+    }
+
+
 # the rules, by themselves
 
 words = st.text(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), min_size=2, max_size=9)
@@ -487,6 +514,17 @@ TASKS = {
         ("- Blockers: DB access was resolved", "stale"),
         ("- Blockers: DB access (resolved); the vault is down", "unclear"),
         ("- Blockers: DB access (partly resolved)", "unclear"),
+        ("- Blockers: waiting for Lena (resolved?)", "unclear"),
+        ("- Blockers: DB access (resolved once Lena answers)", "unclear"),
+        ("- Blockers: DB access (resolved if the vault opens)", "unclear"),
+        ("- Blockers: none (Priya sent the key)", None),
+        ("- Blockers: none so far", None),
+        ("- Blockers: none; the vault is down", None),
+        ("- Blockers: none; DB access (resolved)", "stale"),
+        ("- Blockers: SMTP password — resolved on Tuesday", "stale"),
+        ("- ~~Blocked by the VPN outage~~", "stale"),
+        ("- Waiting on: token-schema", "stale"),
+        ("- Blocked by the VPN outage", None),
         ("- Blockers: unresolved merge of the schema", None),
         ("- Blockers: DB access is not resolved", None),
         ("- Blockers: blocked until the flaky test is fixed", None),
@@ -500,6 +538,18 @@ TASKS = {
 )
 def test_lines_of_notes_are_judged_with_care(line: str, verdict: str | None) -> None:
     assert [finding.verdict for finding in reviewed(line, TASKS)] == ([verdict] if verdict else [])
+
+
+@pytest.mark.spec("6.6")
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "says",
+    ["none since " + "since " * 8000 + ";x", "-" * 50_000 + "x", "no " + "open " * 9000, "(" * 50_000 + "resolved"],
+)  # fmt: skip
+def test_a_long_line_of_notes_is_judged_at_once(says: str) -> None:
+    assert [line.role for line in note_lines(f"- Blockers: {says}")] == ["blocker"]
+    assert reviewed(f"- Blockers: {says}", TASKS) == [] or "resolved" in says
+    assert len(open_blockers(f"- Blockers: {says}")) == ("open " not in says)
 
 
 @pytest.mark.parametrize(("phase", "stale"), [(1, True), (2, True), (3, False)])

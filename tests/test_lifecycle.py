@@ -172,10 +172,139 @@ def test_notes_of_another_shape_stay_and_what_may_not_stand_there_is_refused(loc
         ada.learn.phase_end(LOGIN, "iteration 3", report="Done.")
     with pytest.raises(BadInput, match="report"):
         ada.learn.phase_end(LOGIN, 2, report="  ")
-    for phase in ("", "!!", "x" * 41, 1.5, True):
+    for phase in ("", "!!", "x" * 81, 1.5, True):
         with pytest.raises(BadInput, match="phase"):
             ada.learn.phase_start(LOGIN, phase)  # type: ignore[arg-type]
     assert written(local) == before  # the report is not there either: all or nothing
+
+
+@pytest.mark.spec("6.9")
+def test_the_objective_of_another_task_stays_until_that_is_over(local: Book) -> None:
+    ada = local.as_actor("ada")
+    roof = "- Objective: Fix the roof (phase: strip)\n- Blockers: no ladder"
+    for notes in (
+        roof,
+        "- Objective: Plant the beds of the castle",
+        "- Objective: Fix the roof\n- Blockers: no ladder",
+    ):
+        ada.documents.write_notes(notes)
+        ada.learn.phase_start("Plant the beds", "dig")
+        told = ada.learn.phase_end("Plant the beds", "dig", report="Dug.", next_phase="sow")
+        assert ada.documents.notes() == f"{notes}\n"
+        assert [each.what for each in told.left_out] == ["NOTES.md"]
+        assert notes.splitlines()[0].removeprefix("- Objective: ") in told.left_out[0].why
+        assert "give notes" in told.left_out[0].why
+    assert [each.path for each in told.wrote] == ["plans/artifacts/plant-the-beds/phase-dig-report.md"]
+    ada.learn.task_complete("Fix the roof")
+    told = ada.learn.phase_end("Plant the beds", "sow", report="Sown.")
+    assert ada.documents.notes() == (
+        "- Objective: Plant the beds (phase: sow, complete)\n- Blockers: no ladder\n"
+    )
+    assert [(each.what, "which is over" in each.why) for each in told.left_out] == [
+        ("blockers in NOTES.md", True)
+    ]
+
+
+@pytest.mark.spec("6.9", "4.3")
+def test_an_objective_that_its_writer_may_not_see_is_not_told(local: Book) -> None:
+    local.documents.write_notes("- Objective: rotate AKIAIOSFODNN7EXAMPLE")
+    told = local.as_actor("ben").learn.phase_end("Plant the beds", "dig", report="Dug.")
+    assert "another task" in told.left_out[0].why
+    assert "rotate" not in str(told)
+
+
+@pytest.mark.spec("6.9")
+def test_empty_notes_get_the_objective_and_nothing_that_nobody_said(local: Book) -> None:
+    ada = local.as_actor("ada")
+    ada.learn.phase_end(LOGIN, "build", report="Done.", next_phase="test")
+    assert ada.documents.notes() == "- Objective: Add login (phase: build, complete; next: test)\n"
+    ada.documents.write_notes("# Objective\n- Add login\n\n# Blockers\n- the vault is down")
+    ada.learn.phase_end(LOGIN, "test", report="Done.")
+    assert ada.documents.notes() == (
+        "# Objective\n- Objective: Add login (phase: test, complete)\n\n# Blockers\n- the vault is down\n"
+    )
+
+
+@pytest.mark.spec("6.9", "6.10")
+def test_all_phases_under_way_are_named_and_a_mistyped_one_is_told(local: Book) -> None:
+    ada = local.as_actor("ada")
+    for phase in ("1 schema", "2 adapter"):
+        ada.learn.phase_start(LOGIN, phase)
+    known = ada.learn.resume(LOGIN)
+    assert (known.phase, known.under_way) == ("2 adapter", ("1 schema", "2 adapter"))
+    assert "started and not ended: 1 schema, 2 adapter" in known.text
+    ada.learn.phase_end(LOGIN, "1 Schema", report="Done.")  # the same name, in another spelling
+    assert ada.learn.resume(LOGIN).under_way == ("2 adapter",)
+    told = ada.learn.phase_end(LOGIN, "2 adaptor", report="Done.")
+    assert [(each.what, each.why) for each in told.left_out] == [
+        ("phase '2 adapter'", "it is still under way; '2 adaptor', which ends, was not started")
+    ]
+    assert ada.learn.phase_end(LOGIN, "2 adapter", report="Done.").left_out == ()
+    ada.learn.phase_start(LOGIN, "1 schema")
+    ada.learn.phase_end(LOGIN, "1 schema", report="Done again.")
+    assert ada.learn.resume(LOGIN).completed == ("2 adaptor", "2 adapter", "1 schema")
+
+
+@pytest.mark.spec("6.9", "6.10", "6.12")
+def test_the_phase_under_way_is_known_after_the_conversation(local: Book) -> None:
+    ada, ben = local.as_actor("ada"), local.as_actor("ben")
+    ada.learn.phase_start(LOGIN, 1)
+    ada.learn.phase_end(LOGIN, 1, report="Done.")
+    ada.learn.phase_start(LOGIN, 2, note="the lighthouse keeper has the keys")
+    left = ada.learn.conversation_end(LOGIN)
+    assert [each.path for each in left.wrote] == [
+        "plans/artifacts/add-login/phases.md", "memories/session/add-login-notes.md",
+    ]  # fmt: skip
+    known = ben.learn.resume(LOGIN)
+    assert (known.phase, known.completed) == ("2", ("1",))
+    assert "started and not ended: 2" in known.text
+    assert "while phase 2 was under way" in ben.documents.task(LOGIN)["phases.md"]
+    assert "lighthouse" not in str([known.text, [event.payload for event in ben.events()]])
+    assert ben.learn.conversation_end(LOGIN).wrote == ()
+    ben.learn.phase_start(LOGIN, 2)
+    ben.learn.conversation_end(LOGIN)
+    assert ben.learn.resume(LOGIN).under_way == ("2",)
+    ben.learn.phase_end(LOGIN, 2, report="Done.")
+    assert ben.learn.resume(LOGIN).phase == ""
+    ben.learn.phase_start(LOGIN, 3)
+    ben.learn.task_complete(LOGIN)  # then nothing is under way
+    assert [each.path for each in ben.learn.conversation_end(LOGIN).wrote] == [
+        "memories/session/add-login-notes.md"
+    ]
+
+
+@pytest.mark.spec("6.9", "L4")
+def test_a_phase_that_was_under_way_when_a_conversation_ended_has_a_report_of_its_own(local: Book) -> None:
+    local.learn.phase_end(LOGIN, 1, report="Done.")
+    local.learn.phase_start(LOGIN, 1)
+    local.learn.conversation_end(LOGIN)
+    assert local.learn.phase_end(LOGIN, 1, report="Done.").wrote
+    assert local.learn.resume(LOGIN).completed == ("1",)
+
+
+@pytest.mark.spec("6.9")
+def test_a_task_that_nobody_knows_is_named_as_such(local: Book) -> None:
+    ada = local.as_actor("ada")
+    ada.learn.phase_start("Move house", 1)
+    unknown = "nothing is written about Move hose (no folder, no session notes); the tasks are move-house"
+    began = ada.learn.context_start("Move hose")
+    assert unknown in began.text
+    done = ada.learn.task_complete("Move hose")
+    assert [each.path for each in done.wrote] == ["plans/artifacts/move-hose/completion.md"]
+    assert [(each.what, each.why) for each in done.left_out] == [("the task", f"before this call: {unknown}")]
+    assert "the task" not in [each.what for each in ada.learn.task_complete("Move house").left_out]
+
+
+@pytest.mark.spec("6.9")
+def test_a_long_name_of_a_phase_has_a_report(local: Book) -> None:
+    names = ["a" * 79 + "b", "a" * 80, "ä" * 80, "Phase für Übergaben: " + "ü" * 59]
+    for name in names:
+        local.learn.phase_start(LOGIN, name)
+        local.learn.phase_end(LOGIN, name, report="Done.")
+    assert local.learn.resume(LOGIN).completed == tuple(names)
+    assert len(local.documents.task(LOGIN)) == len(names)
+    with pytest.raises(BadInput, match="up to 80 characters"):
+        local.learn.phase_end(LOGIN, "x" * 300, report="Done.")
 
 
 @pytest.mark.spec("6.8", "6.9")
@@ -262,7 +391,7 @@ def test_who_may_not_write_there_writes_nothing(local: Book) -> None:
         with pytest.raises(Denied, match="working tier"):
             call()
     assert written(local) == 0
-    assert ben.learn.resume(LOGIN).text == ""
+    assert "nothing is written about Add login" in ben.learn.resume(LOGIN).text
 
 
 @pytest.mark.spec("L10", "6.9")

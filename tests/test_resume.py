@@ -97,8 +97,8 @@ def test_in_a_small_budget_what_tells_where_to_go_on_stays(local: Book, max_char
     named = " ".join(each.what for each in known.left_out)
     assert "decisions.md" in named
     assert all("budget" in each.why or "cut" in each.why for each in known.left_out)
+    assert "Cut or left out: " in known.text
     if max_chars >= 1500:
-        assert "Cut or left out: " in known.text
         assert "Phase 3 started. in the middle of it" in known.text
     whole = local.learn.resume(TASK, max_chars=100_000)
     assert whole.left_out == ()
@@ -108,11 +108,22 @@ def test_in_a_small_budget_what_tells_where_to_go_on_stays(local: Book, max_char
 
 @pytest.mark.spec("6.10")
 def test_it_says_when_there_is_nothing_and_refuses_what_is_no_budget(local: Book) -> None:
-    assert local.learn.resume(TASK).text == ""
+    assert "nothing is written about Add login (no folder, no session notes); there are no tasks yet" in str(
+        local.learn.resume(TASK)
+    )
     fill(local)
+    local.documents.add_to_session("Paint the hull", "two coats", "Current State")
     typo = local.learn.resume("Add logn")
-    assert headings(typo.text) == ["NOTES.md"]
-    assert typo.left_out[0].why == "nothing is written about add-logn; the tasks are add-login"
+    assert headings(typo.text) == ["The task", "NOTES.md"]
+    told = "nothing is written about Add logn (no folder, no session notes); the tasks are add-login, paint-the-hull"
+    assert typo.left_out[0].why == told
+    assert told in typo.text
+    assert typo.blockers == ()
+    assert "nothing is written" not in local.learn.resume("Paint the hull").text
+    local.documents.write_notes("- Objective: Fix the roof")
+    assert "only NOTES.md names Fix the roof (no folder, no session notes)" in str(
+        local.learn.resume("Fix the roof")
+    )
     assert local.learn.resume(TASK, max_chars=0).text == ""
     for wrong in (-1, 2.5, "many", True):
         with pytest.raises(BadInput, match="max_chars"):
@@ -220,3 +231,115 @@ def test_a_long_task_is_resumed_quickly_enough_and_says_what_it_did_not_look_at(
     assert len(known.text) <= 8000
     assert "step 499 " in known.text
     assert ("100 further lines", "400 are looked at") in [(each.what, each.why) for each in known.left_out]
+
+
+@pytest.mark.spec("6.10", "L11")
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 60), st.integers(200, 4000))
+def test_whatever_the_budget_the_end_of_the_text_says_that_something_is_missing(
+    size: int, max_chars: int
+) -> None:
+    with commonplace.open("memory:") as book:
+        fill(book, size)
+        for known in (
+            book.learn.resume(TASK, max_chars=max_chars),
+            book.learn.context_start(TASK, max_chars=max_chars),
+            book.learn.phase_start(TASK, 3, max_chars=max_chars),
+        ):
+            assert len(known.text) <= max_chars
+            last = known.text.splitlines()[-1]
+            cut = [each for each in known.left_out if "there already" not in each.why]
+            assert last.startswith("Cut or left out: ") == bool(cut)
+
+
+@pytest.mark.spec("6.10")
+def test_decisions_and_verified_items_come_before_old_reports_and_notes_of_ended_phases(local: Book) -> None:
+    ada = local.as_actor("ada")
+    ada.documents.add_to_task(TASK, "decisions", "The parser stays in one file.")
+    ada.learn.verify_item(TASK, "parses", description="all samples parse")
+    for phase in range(1, 13):
+        ada.learn.phase_start(TASK, phase)
+        ada.documents.add_to_session(TASK, f"State in {phase}: " + "words " * 100, "Current State")
+        ada.learn.phase_end(TASK, phase, report=f"Report {phase}: " + "words " * 200)
+    started = ada.learn.phase_start(TASK, 13, note="the last one")
+    known = ada.learn.resume(TASK)
+    for text in (started.text, known.text):
+        assert "parses VERIFIED: all samples parse" in text
+        assert "The parser stays in one file." in text
+        assert "Report 12: " in text
+        assert "Report 1: " not in text
+        assert text.splitlines()[-1].startswith("Cut or left out: ")
+    assert "Phase 13 started. the last one" in known.text
+    assert "State in 12" not in known.text
+    small = local.learn.resume(TASK, max_chars=1000).text
+    assert "The parser stays in one file." in small
+    everything = local.learn.resume(TASK, max_chars=100_000).text
+    assert "[Current State in phase 12, which has ended, ada, " in everything
+    assert re.search(r"\[Current State, ada, [0-9-]+ \d\d:\d\d\] Phase 13 started", everything)
+
+
+@pytest.mark.spec("6.10")
+@pytest.mark.parametrize(
+    ("line", "blockers"),
+    [
+        ("- Blockers: none (Priya sent the key)", ()),
+        ("- Blockers: none so far", ()),
+        ("- Blockers: None at the moment", ()),
+        ("- Blockers: no blockers", ()),
+        ("- Blockers: none; all clear", ()),
+        ("- Blockers: access to staging (resolved)", ()),
+        ("- Blockers: SMTP password — resolved on Tuesday", ()),
+        ("- Blockers: ~~waiting for key~~", ()),
+        ("- Blockers: [x] key", ()),
+        ("- [x] Blocker: key", ()),
+        ("- ~~Blocked by the VPN outage~~", ()),
+        ("- Waiting on: nothing", ()),
+        ("- Blockers: waiting for Ship engine", ()),  # that task is over
+        ("- Blocked by the VPN outage", ("Blocked by the VPN outage",)),
+        ("- Waiting on: VPN", ("VPN",)),
+        ("## Blockers\n- no ladder\n- [x] paint", ("no ladder",)),
+        ("Blockers:\n- no ladder\n- none of the keys fit", ("no ladder", "none of the keys fit")),
+        ("- Blockers: none except the VPN", ("none except the VPN",)),
+        ("- Blockers: waiting for Lena (resolved?)", ("waiting for Lena (resolved?)",)),
+        ("- Blockers: access (resolved once Lena answers)", ("access (resolved once Lena answers)",)),
+        ("- Blockers: DB access (resolved); the vault is down", ("the vault is down",)),
+    ],
+)
+def test_resume_and_the_audit_agree_on_what_blocks(local: Book, line: str, blockers: tuple[str, ...]) -> None:
+    local.learn.task_complete("Ship engine")
+    local.documents.write_notes(f"- Objective: Add login\n{line}")
+    assert local.learn.resume(TASK).blockers == blockers
+    stale = local.learn.hygiene().stale_notes
+    assert not (stale and blockers) or "[x] paint" in line
+    assert {*local.learn.prune_notes(dry_run=True).removed} == set() or stale
+
+
+@pytest.mark.spec("6.10")
+def test_blockers_of_another_task_are_not_taken(local: Book) -> None:
+    local.documents.add_to_session("Mend the sails", "two are torn")
+    for objective, blockers in (
+        ("Fix the roof (phase: strip)", ()),
+        ("Mend the sails", ()),
+        ("Add login, phase 2", ("no ladder",)),
+        ("a login for everybody", ("no ladder",)),  # no task that is known
+    ):
+        local.documents.write_notes(f"- Objective: {objective}\n- Blockers: no ladder")
+        known = local.learn.resume(TASK)
+        assert known.blockers == blockers
+        assert ("blockers in NOTES.md" in [each.what for each in known.left_out]) == (not blockers)
+    assert local.learn.resume("Mend the sails").blockers == ("no ladder",)
+
+
+@pytest.mark.spec("6.10", "6.8")
+def test_titles_and_items_read_as_they_were_given(local: Book) -> None:
+    title = "把房子搬到河边"
+    local.learn.phase_start(title, 1)
+    assert local.learn.resume(title).text.startswith(f"Resume of {title}: ")
+    assert f"phase end of {title}" in str(local.learn.phase_end(title, 1, report="Done."))
+    local.learn.verify_item(title, "door", evidence="it opens")
+    local.learn.verify_item(title, "door", holds=False, evidence="it sticks")
+    local.learn.verify_item(title, "door", evidence="it was planed")
+    text = local.learn.resume(title).text
+    assert re.search(
+        r"door VERIFIED \(first verified .*, last .*: it was planed; had regressed .*: it sticks\)", text
+    )

@@ -259,6 +259,14 @@ def paths(views: ViewReader, below: str = "") -> list[str]:
     return [path for place in places for path in all_entries(views, place)]
 
 
+def folder_entries(views: ViewReader, task: str) -> dict[str, list[DocumentEntry]]:
+    """The documents of a task's folder by their paths."""
+    below = f"{TASKS}{task}/"
+    rows = views.between("documents.entries", (views.scope,), below, below + _LAST)
+    listed = {path: entries(views, path) for path in dict.fromkeys(str(key[1]) for key, _ in rows)}
+    return {path: of_path for path, of_path in listed.items() if of_path}
+
+
 def days(views: ViewReader) -> list[str]:
     """The days that something was logged on, in order."""
     rows = views.between("documents.entries", (views.scope,), LOGS, LOGS + _LAST)

@@ -110,7 +110,11 @@ class VerifiedItem(Readable, msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         about = f": {self.description}" if self.description else ""
         if self.broke is None:
-            since = f"first verified {self.first.when}, last {self.last.when}"
+            found = f": {self.last.evidence}" if self.last.evidence else ""
+            since = f"first verified {self.first.when}, last {self.last.when}{found}"
+            if self.regressions:
+                broke = self.regressions[-1]
+                since += f"; had regressed {broke.when}" + (f": {broke.evidence}" if broke.evidence else "")
         else:
             why = f": {self.broke.evidence}" if self.broke.evidence else ""
             since = f"since {self.broke.when}{why}; last verified {self.last.when}"

@@ -25,7 +25,8 @@ from ..memory.remember import checked_content
 from ..memory.repository_facts import checked_fact, lasting_subject
 from ..recall.verification import check, claims
 from .hygiene import readable_documents
-from .notes_review import HISTORY, NoteFinding, objective_of, reviewed, task_states
+from .note_lines import objective_of
+from .notes_review import HISTORY, NoteFinding, reviewed, task_states
 
 if TYPE_CHECKING:
     from ..ledger.events import Event

@@ -13,9 +13,10 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ..documents.document import TASKS, DocumentEntry, slug, task_of
+from ..documents.document import TASKS, DocumentEntry, task_of
 from ..documents.notes import check_notes
 from ..ledger.printing import Readable
+from .note_lines import NoteLine, awaited, named_tasks, note_lines, standing
 
 Verdict = Literal["stale", "rewrite", "unclear"]
 
@@ -26,30 +27,6 @@ HISTORY = "notes_history.md"
 """The document of a task's folder that takes what is removed from NOTES.md."""
 
 STATUS = re.compile(r"(?im)^\W*status\W*\b(\w+)")
-_NAMES = r"objectives?|goals?|tasks?|blockers?|risks?|phases?|phase boundary|pending|next"
-_FIELD = re.compile(
-    rf"(?i)\s*(?:[-*+]\s+)?(?:\[(?P<box>[ x])\]\s*)?[*_]*(?:(?:active|current|open|unresolved) )?"
-    rf"(?P<name>{_NAMES})(?: (?:and|&) \w+)?[*_]*\s*:[*_]*\s*(?P<text>.*)"
-)
-_HEADING = re.compile(rf"(?i)\s*#+\s*(?:(?:active|current|open|unresolved) )?(?P<name>{_NAMES})\b")
-_BULLET = re.compile(r"\s*[-*+]\s+(?:\[[ xX]\]\s*)?(?P<text>.*)")
-_PART = re.compile(r"[—–:;,()\[\]|\"“”`]|\s-\s|\bphase\b", re.IGNORECASE)
-_WAITS = re.compile(
-    r"(?i)^(?:we (?:are )?)?(?:still )?(?:waiting (?:for|on)|waits? (?:for|on)|blocked (?:by|on)|depends? on|needs?)"
-    r" (?:the )?(?:task )?"
-)
-_LANDS = re.compile(r"(?i)(?: to (?:land|finish|be (?:done|finished|merged|completed))| task)?[.!]?$")
-_MARKED = re.compile(
-    r"(?ix) ^~~.*~~\W*$ | ^\[x\] | [✅✔☑]"
-    r"| [(\[] (?:is\ |now\ )? (?:resolved|fixed|solved|unblocked|done|closed)\b [^()\[\]]* [)\]]\W*$"
-    r"| (?:\s[—–-]+|:)\s* (?:resolved|fixed|solved|unblocked|done|closed) (?:\s(?:on|by|in|since|today)\b.*)? [.!]?$"
-    r"| \b(?:is|are|was|were|been)\ (?:now\ )?(?:resolved|solved|unblocked) (?:\s(?:on|by|in|since|today)\b.*)? [.!]?$"
-    r"| ^(?:resolved|fixed|solved|unblocked)\b\s*[:—–-]"
-)
-_HINTED = re.compile(r"(?i)\b(?:resolved|fixed|solved|unblocked|no longer)\b|~~")
-_OPEN = re.compile(r"(?i)\b(?:not|never|until|once|when|if|unless|before|should|must|cannot|to be|\w+n't)\b")
-_ALMOST = re.compile(r"(?i)\b(?:partly|partially|almost|nearly|mostly|half)\b")
-_NONE = re.compile(r"(?i)\W*(?:none|nothing|no|n/?a)?\b[^\w]*$")
 _PHASE = re.compile(r"(?i)\bphase\W{0,3}(\d{1,4})\b")
 _ENDED = re.compile(r"(?i)\bphase\W{0,3}\d{1,4}\W{1,3}(?:is )?complete")
 """The notes say themselves that the phase is over, as the end of a phase writes them."""
@@ -125,51 +102,11 @@ def _gate(text: str) -> tuple[str, set[int]]:
     return "", {phase}
 
 
-class _Line(NamedTuple):
-    number: int
-    text: str
-    role: str
-    """objective, blocker, phase, pending or ""."""
-    says: str
-    """What it says, without the bullet and the name of its field."""
-    ticked: bool = False
-
-
-_ROLES = {
-    "objective": "objective",
-    "goal": "objective",
-    "task": "objective",
-    "blocker": "blocker",
-    "risk": "blocker",
-}
-
-
-def _lines(text: str) -> Iterator[_Line]:
-    role = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        heading = _HEADING.match(line)
-        if heading or line.lstrip().startswith("#"):
-            role = _role(heading["name"]) if heading else ""
-            yield _Line(number, line, "", "")
-        elif field := _FIELD.fullmatch(line):
-            ticked = (field["box"] or "").lower() == "x"
-            yield _Line(number, line, _role(field["name"]), field["text"].strip(), ticked)
-        else:
-            bullet = _BULLET.fullmatch(line)
-            says = bullet["text"] if bullet else line
-            yield _Line(number, line, role if line.strip() else "", says.strip(), "[x]" in line.lower())
-
-
-def _role(name: str) -> str:
-    name = name.lower().removesuffix("s")
-    return _ROLES.get(name, "phase" if name.startswith("phase") else "pending")
-
-
 def reviewed(text: str, tasks: Mapping[str, TaskState]) -> list[NoteFinding]:
     """What in the notes is out of date or may be, in the order of its lines, each line once."""
-    lines = list(_lines(text))
+    lines = list(note_lines(text))
     goal = next(
-        (task for line in lines if line.role == "objective" for task in _primary(line.says, tasks)), ""
+        (task for line in lines if line.role == "objective" for task in named_tasks(line.says, tasks)), ""
     )
     findings = dict[int, NoteFinding]()
     for finding in (*_by_content(lines, tasks, goal), *_by_style(text, lines, goal)):
@@ -179,14 +116,16 @@ def reviewed(text: str, tasks: Mapping[str, TaskState]) -> list[NoteFinding]:
     return [findings[line] for line in sorted(findings)]
 
 
-def _by_content(lines: Iterable[_Line], tasks: Mapping[str, TaskState], goal: str) -> Iterator[NoteFinding]:
+def _by_content(
+    lines: Iterable[NoteLine], tasks: Mapping[str, TaskState], goal: str
+) -> Iterator[NoteFinding]:
     for line in lines:
         judged = None
         if line.role == "objective":
             judged = _objective(line, tasks)
         elif line.role == "phase":
             judged = _phase(line, tasks, goal)
-        elif line.role in ("blocker", "pending") and not _NONE.match(line.says):
+        elif line.role in ("blocker", "pending"):
             judged = _waiting(line, tasks)
         if judged is not None:
             verdict, why, task = judged
@@ -196,8 +135,8 @@ def _by_content(lines: Iterable[_Line], tasks: Mapping[str, TaskState], goal: st
 Judged = tuple[Verdict, str, str] | None
 
 
-def _objective(line: _Line, tasks: Mapping[str, TaskState]) -> Judged:
-    named = _primary(line.says, tasks)
+def _objective(line: NoteLine, tasks: Mapping[str, TaskState]) -> Judged:
+    named = named_tasks(line.says, tasks)
     over = [task for task in named if tasks[task].over]
     if over and len(over) == len(named):
         return "stale", f"the folder of {over[0]} says {tasks[over[0]].status}", over[0]
@@ -216,7 +155,7 @@ def _objective(line: _Line, tasks: Mapping[str, TaskState]) -> Judged:
     return None
 
 
-def _phase(line: _Line, tasks: Mapping[str, TaskState], goal: str) -> Judged:
+def _phase(line: NoteLine, tasks: Mapping[str, TaskState], goal: str) -> Judged:
     state = tasks.get(goal, TaskState())
     if state.over:
         return "stale", f"the folder of {goal} says {state.status}", goal
@@ -226,44 +165,43 @@ def _phase(line: _Line, tasks: Mapping[str, TaskState], goal: str) -> Judged:
     return None
 
 
-def _waiting(line: _Line, tasks: Mapping[str, TaskState]) -> Judged:
+def _waiting(line: NoteLine, tasks: Mapping[str, TaskState]) -> Judged:
     """A blocker, or what is pending, that is marked as resolved or that waits for a task that is over. Of several in
     one line all must be so."""
-    parts = [part.strip() for part in line.says.split(";") if part.strip()]
-    states = [_resolved(part, tasks) for part in parts]
-    if line.ticked or (states and all(over == "stale" for over, _, _ in states)):
-        why, task = ("it is ticked off", "") if line.ticked else states[0][1:]
-        return "stale", why, task
+    judged = [_resolved(part, line.ticked, tasks) for part in line.parts]
+    states = [state for state in judged if state is not None]
     telling = [state for state in states if state[0]]
     if not telling:
         return None
+    if all(over == "stale" for over, _, _ in states):
+        return "stale", telling[0][1], telling[0][2]
     return "unclear", f"{telling[0][1]}; a person decides whether all of it is", telling[0][2]
 
 
-def _resolved(part: str, tasks: Mapping[str, TaskState]) -> tuple[Verdict | Literal[""], str, str]:
-    waits_for = _LANDS.sub("", _WAITS.sub("", part))
-    task = _slug(waits_for.removeprefix(TASKS).strip("`'\"/ "))
+def _resolved(
+    part: str, ticked: bool, tasks: Mapping[str, TaskState]
+) -> tuple[Verdict | Literal[""], str, str] | None:
+    """What becomes of one blocker; None if it says that there is none."""
+    task, stands = awaited(part), standing(part, ticked)
+    if stands == "none":
+        return None
     if task in tasks and tasks[task].over:
         return "stale", f"the folder of {task} says {tasks[task].status}", task
-    if _MARKED.search(part) and not _OPEN.search(part):
-        almost = bool(_ALMOST.search(part))
-        return ("unclear" if almost else "stale"), "it is marked as resolved", ""
-    if _HINTED.search(part) and not _OPEN.search(part):
+    if stands == "resolved":
+        return "stale", "it is ticked off" if ticked else "it is marked as resolved", ""
+    if stands == "unclear":
         return "unclear", "it may be resolved", ""
     mentioned = [name for name in _mentioned(part, tasks) if tasks[name].over]
     if mentioned:
-        return (
-            "unclear",
-            f"it mentions {mentioned[0]}, whose folder says {tasks[mentioned[0]].status}",
-            mentioned[0],
-        )
+        name = mentioned[0]
+        return "unclear", f"it mentions {name}, whose folder says {tasks[name].status}", name
     return "", "", ""
 
 
-def _by_style(text: str, lines: Sequence[_Line], goal: str) -> Iterator[NoteFinding]:
+def _by_style(text: str, lines: Sequence[NoteLine], goal: str) -> Iterator[NoteFinding]:
     """What does not belong into notes. Lines that break a rule only together with others are taken from the end; what
     holds the objective, the phase or a blocker is rewritten by a person."""
-    left, fenced = [*lines], list[_Line]()
+    left, fenced = [*lines], list[NoteLine]()
     for violation in check_notes(text):
         if violation.rule == "code_fence":
             fenced += _fence(lines, violation.line)
@@ -285,24 +223,12 @@ def _by_style(text: str, lines: Sequence[_Line], goal: str) -> Iterator[NoteFind
         yield NoteFinding(line.number, line.text, crowd[0].message, verdict, goal, True)
 
 
-def _fence(lines: Sequence[_Line], first: int) -> list[_Line]:
+def _fence(lines: Sequence[NoteLine], first: int) -> list[NoteLine]:
     """The lines of a block of code, up to the end of the notes if it is not closed."""
     mark = lines[first - 1].text.strip()[:3]
     rest = lines[first:]
     size = next((at for at, line in enumerate(rest, 1) if line.text.strip().startswith(mark)), len(rest))
     return [lines[first - 1], *rest[:size]]
-
-
-# naming tasks
-
-
-def _primary(says: str, tasks: Mapping[str, TaskState]) -> list[str]:
-    """The tasks that an objective is: its whole text, what stands before its phase, or a folder that it names."""
-    first, *others = [part.strip() for part in _PART.split(says) if part.strip()] or [""]
-    folders = [part.removeprefix(TASKS).strip("/") for part in others if part.startswith(TASKS)]
-    whole = says.lower().partition("phase")[0].strip(" ,;:(—–-")  # a title may have marks of its own
-    names = [_slug(name) for name in (says, whole, first.removeprefix(TASKS).strip("/"), *folders)]
-    return [name for name in dict.fromkeys(names) if name in tasks]
 
 
 def _mentioned(says: str, tasks: Mapping[str, TaskState]) -> list[str]:
@@ -314,15 +240,3 @@ def _mentioned(says: str, tasks: Mapping[str, TaskState]) -> list[str]:
 def _plain(task: str) -> str:
     """The name of a folder without the digest that some end with."""
     return re.sub(r"-[0-9a-f]{8}$", "", task)
-
-
-def _slug(title: str) -> str:
-    """The name of the folder of a task with this title, or ""."""
-    return slug(title) if any(sign.isalnum() for sign in title) else ""
-
-
-def objective_of(text: str) -> str:
-    """The name that the folder of the active objective has, or would have; "" if the notes name none."""
-    says = (line.says for line in _lines(text) if line.role == "objective")
-    firsts = (part for line in says for part in _PART.split(line) if part.strip())
-    return _slug(next(firsts, "").strip().removeprefix(TASKS).strip("/"))

@@ -1,16 +1,21 @@
 """Going on after a context reset: one call gives all that is needed, in a budget.
 
 The text has five parts in a fixed order: NOTES.md, the task's folder, its verified items, open blockers, and session
-notes that were not cleared. What tells where to go on is packed first: the notes, which phases are done, blockers, the
-last completion report. So what does not fit is the rest, and it is named.
+notes that were not cleared. They are packed in the order of their worth:
+
+    NOTES.md · blockers · the phases and the last completion report · how the phase under way stands · decisions ·
+    verified items · other session notes · other documents of the folder · older reports · notes of ended phases
+
+So what does not fit is what comes last, and the end of the text says so.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -22,6 +27,7 @@ from ..documents.document import (
     SESSIONS,
     TASKS,
     DocumentEntry,
+    rendered,
     session_path,
     slug,
     task_of,
@@ -36,6 +42,8 @@ from ..recall.escaping import as_data, as_name
 from ..recall.packing import LEAST, Packed, PackLine, estimated, pack, whole
 from ..recall.verification import Checks, as_item
 from ..work.opening import work, works_of
+from .note_lines import names_task, objective_line, open_blockers, other_task
+from .notes_review import task_states
 
 if TYPE_CHECKING:
     from ..ledger.ledger import At
@@ -46,7 +54,10 @@ STATE = "Current State"
 """The section of session notes that says which phase is under way."""
 COMPLETION = "completion.md"
 """The document of a task's folder that says that the task is complete."""
-SECTIONS = (NOTES, "Task folder", "Verified items", "Open blockers", "Session notes", "Files")
+PHASES = "phases.md"
+"""The document of a task's folder that says which phases were under way when a conversation ended."""
+UNKNOWN = "The task"
+SECTIONS = (UNKNOWN, NOTES, "Task folder", "Verified items", "Open blockers", "Session notes", "Files")
 
 MOST_LINES = 400
 """How many lines are packed; what matters least goes beyond it."""
@@ -54,11 +65,10 @@ MOST_WORKS = 50
 """In how many works blocked tasks are looked for."""
 SHARE = 4
 """Where not everything fits, one entry takes at most the fourth part of the budget."""
-TAIL = 300
-"""How many characters of the budget are for naming what does not fit."""
-
-_BLOCKERS = re.compile(r"(?i)[\s>*+-]*(?:open |unresolved )?(?:blockers?|risks?)\b[^:]*:[\s*]*(.*)")
-_NONE = re.compile(r"(?i)\W*(?:none|no|nothing|n/a|-)?\W*")
+TAIL, SHORT_TAIL = 300, 48
+"""How many characters of the budget are for naming what does not fit, and for saying only that something does not."""
+MOST_TASKS, LONGEST_TITLE = 10, 100
+"""How many tasks are named where one is not known, and how much of a title is shown."""
 
 
 class ResumeLine(PackLine, frozen=True, kw_only=True):
@@ -85,10 +95,11 @@ class Resume(Readable, msgspec.Struct, frozen=True):
     task: str
     text: str
     phase: str
-    """The phase that was started and has not ended; "" if there is none, or the session notes that say so were
-    cleared."""
+    """The phase that was started last of those that have not ended; "" if there is none."""
+    under_way: tuple[str, ...]
+    """All phases that were started and have not ended, in the order in which they were started."""
     completed: tuple[str, ...]
-    """The phases that have ended, in order."""
+    """The phases that have ended, in the order in which they did."""
     regressed: tuple[str, ...]
     """The verified items that do not hold any more."""
     blockers: tuple[str, ...]
@@ -100,10 +111,83 @@ class Resume(Readable, msgspec.Struct, frozen=True):
         return self.text
 
 
+class TaskPhases(NamedTuple):
+    """Which phases of a task were started, and which have ended. Names with one folder name are one phase."""
+
+    starts: tuple[tuple[str, DocumentEntry], ...]
+    """The entries that say that a phase was started, oldest first, with the folder names of the phases."""
+    ends: dict[str, DocumentEntry]
+    """The last completion report of each phase by that name, oldest first."""
+    done: int
+    """The position at which the task was completed: no phase that was started before is under way."""
+
+    @property
+    def open(self) -> dict[str, DocumentEntry]:
+        """The phases that were started and have not ended, with their last starts, in the order of these."""
+        return {
+            key: entry
+            for key, entry in _latest(self.starts).items()
+            if entry.position > self.done and not self._ended(key, entry)
+        }
+
+    @property
+    def under_way(self) -> tuple[str, ...]:
+        return tuple(entry.about for entry in self.open.values())
+
+    @property
+    def completed(self) -> tuple[str, ...]:
+        open = self.open
+        return tuple(entry.about for key, entry in self.ends.items() if key not in open)
+
+    def was_started(self, phase: str) -> bool:
+        return slug(phase) in dict(self.starts)
+
+    def left_behind(self, note: DocumentEntry) -> str:
+        """The phase that a note was written in, if that has ended since."""
+        own = next((pair for pair in reversed(self.starts) if pair[1].position <= note.position), None)
+        return own[1].about if own and self._ended(own[0], note) else ""
+
+    def is_current(self, note: DocumentEntry) -> bool:
+        """Whether a note says how things stand now: it was written in a phase under way, or in none."""
+        since = min((entry.position for entry in self.open.values()), default=0)
+        return note.section == STATE and note.position >= since and not self.left_behind(note)
+
+    def _ended(self, key: str, since: DocumentEntry) -> bool:
+        return key in self.ends and self.ends[key].position > since.position
+
+
+def _latest(entries: Iterable[tuple[str, DocumentEntry]]) -> dict[str, DocumentEntry]:
+    """The last entry about each phase, in their order."""
+    latest = dict[str, DocumentEntry]()
+    for key, entry in entries:
+        latest.pop(key, None)
+        latest[key] = entry
+    return latest
+
+
+def phases_of(
+    session_notes: Iterable[DocumentEntry], folder: Mapping[str, Sequence[DocumentEntry]]
+) -> TaskPhases:
+    """The phases of a task, from the notes of its session and the documents of its folder by their names."""
+
+    def by_phase(entries: Iterable[DocumentEntry]) -> list[tuple[str, DocumentEntry]]:
+        listed = sorted((entry for entry in entries if entry.about), key=lambda entry: entry.position)
+        return [(slug(entry.about), entry) for entry in listed]
+
+    reports = [entry for name, listed in folder.items() if name != PHASES for entry in listed]
+    return TaskPhases(
+        tuple(by_phase((*session_notes, *folder.get(PHASES, ())))),
+        _latest(by_phase(reports)),
+        max((entry.position for entry in folder.get(COMPLETION, ())), default=0),
+    )
+
+
 class TaskMaterial(NamedTuple):
     """What is written down about a task, as far as the reader may see it."""
 
     slug: str
+    title: str
+    """Its name as the caller gave it."""
     notes: list[DocumentEntry]
     folder: dict[str, list[DocumentEntry]]
     """The documents of its folder by their names, without gates."""
@@ -112,39 +196,35 @@ class TaskMaterial(NamedTuple):
     """The last gate."""
     session: list[DocumentEntry]
     stale: Staleness
-    others: tuple[str, ...]
-    """If nothing is written about it: the tasks that have a folder."""
+    noted: tuple[str, ...]
+    """The blockers that NOTES.md names."""
+    elsewhere: str
+    """The task that the objective in NOTES.md is, if it is another one: then these blockers are not of this task."""
+    unknown: str
+    """If nothing is written about it: that, and which tasks there are."""
     position: int
+
+    @property
+    def phases(self) -> TaskPhases:
+        return phases_of(self.session, self.folder)
 
     @property
     def reports(self) -> list[tuple[str, DocumentEntry]]:
         """The completion reports of its phases, oldest first, with their documents."""
-        listed = [(name, entry) for name, entries in self.folder.items() for entry in entries if entry.about]
+        listed = [
+            (name, entry)
+            for name, entries in self.folder.items()
+            for entry in entries
+            if entry.about and name != PHASES
+        ]
         return sorted(listed, key=lambda pair: pair[1].position)
-
-    @property
-    def phase(self) -> str:
-        """The phase that was started last, if it has not ended since."""
-        starts = [entry for entry in self.session if entry.about]
-        if not starts:
-            return ""
-        ended = any(
-            entry.about == starts[-1].about and entry.position > starts[-1].position
-            for _, entry in self.reports
-        )
-        return "" if ended else starts[-1].about
-
-    @property
-    def completed(self) -> tuple[str, ...]:
-        done = dict.fromkeys(entry.about for _, entry in self.reports)
-        return tuple(phase for phase in done if phase != self.phase)
 
 
 def resume(session: Session, task: str, *, max_chars: int = 8000, at: At = None) -> Resume:
     """All that is needed to go on with a task after a context reset: NOTES.md, the task's folder, its verified items,
     open blockers, and session notes that were not cleared, in this order and within a budget. Every line says where it
     stands; what names files is checked against the repository. Where not everything fits, what tells where to go on
-    stays, and the rest is named.
+    stays, and the end of the text names the rest.
 
     `task` is the name of the task."""
     budget = check_whole("max_chars", max_chars)
@@ -152,31 +232,37 @@ def resume(session: Session, task: str, *, max_chars: int = 8000, at: At = None)
     material = material_of(session, task, at, checks)
     blocked, unread = _blocked_tasks(session, material.slug, at)
     blockers = [*blockers_of(material), *blocked]
+    current, other, behind = session_lines(material.session, material.phases, material.stale)
     lines = [
+        *unknown_lines(material.unknown),
         *notes_lines(material.notes, material.stale),
         *(_line("Open blockers", place, blocker, source) for place, (source, blocker) in enumerate(blockers)),
         *_progress_lines(material),
-        *session_lines(material.session, material.stale),
+        *current,
+        *_decision_lines(material),
         *item_lines(material),
-        *folder_lines(material),
+        *other,
+        *_document_lines(material),
+        *behind,
     ]
-    lines = list(
-        {line.id: line for line in lines}.values()
-    )  # what tells where to go on is a part of the folder, too
-    text, taken, left_out = packed_lines(f"Resume of {material.slug}", lines, budget)
-    if not material.folder and not material.session:
-        there = f"; the tasks are {', '.join(material.others)}" if material.others else ""
-        left_out = (LeftOut("the task", f"nothing is written about {material.slug}{there}"), *left_out)
+    text, taken, left_out = packed_lines(heading("Resume of", material.title), lines, budget, unread)
+    if material.noted and material.elsewhere:
+        why = f"the objective there is another task: {material.elsewhere}"
+        left_out = (LeftOut(f"blockers in {NOTES}", why), *left_out)
+    if material.unknown:
+        left_out = (LeftOut("the task", material.unknown), *left_out)
     record_reading(session, checks, taken)
+    phases = material.phases
     return Resume(
         material.slug,
         text,
-        material.phase,
-        material.completed,
+        next(reversed(phases.under_way), ""),
+        phases.under_way,
+        phases.completed,
         tuple(item.id for item in regressed(material.items)),
         tuple(blocker for _, blocker in blockers),
         tuple(ResumePart(line.kind, line.source, line.entry) for line in taken),
-        (*left_out, *unread),
+        left_out,
         material.position,
     )
 
@@ -195,19 +281,60 @@ def material_of(session: Session, task: str, at: At, checks: Checks) -> TaskMate
         }
         gates = [entry for path, entries in folder.items() if _holds_gates(path) for entry in entries]
         said = [entry for path, entries in documents.items() if not _holds_gates(path) for entry in entries]
-        unknown = not folder and session_notes not in documents
-        all_tasks = documents_of(session, viewer, (TASKS,)) if unknown else ()
+        notes = rendered(NOTES, documents.get(NOTES, ()))
+        noted, elsewhere = _noted(session, viewer, notes, task)
+        known = bool(folder) or session_notes in documents
         return TaskMaterial(
             name,
+            " ".join(task.split()),
             documents.get(NOTES, []),
             {path: entries for path, entries in folder.items() if not _holds_gates(path)},
             verified_items(said),
             max(gates, key=lambda entry: entry.position, default=None),
             documents.get(session_notes, []),
             staleness_of(viewer, checks, said),
-            tuple(sorted({task_of(path) for path in all_tasks})),
+            noted,
+            elsewhere,
+            "" if known else unknown_task(session, viewer, task),
             viewer.views.position,
         )
+
+
+def _noted(session: Session, viewer: Viewer, notes: str, task: str) -> tuple[tuple[str, ...], str]:
+    """The blockers that the notes name, and the task that their objective is, if it is another one. Other tasks are
+    only read if there are blockers."""
+    if not open_blockers(notes):
+        return (), ""
+    documents = documents_of(session, viewer, (SESSIONS, TASKS))
+    over = [name for name, state in task_states(documents).items() if state.over]
+    return tuple(open_blockers(notes, over)), other_task(notes, task, known_tasks(documents))
+
+
+def known_tasks(paths: Iterable[str]) -> set[str]:
+    """The tasks that have a folder or session notes among these documents, by the names of their folders."""
+    sessions = {
+        path.removeprefix(SESSIONS).removesuffix("-notes.md") for path in paths if path.startswith(SESSIONS)
+    }
+    return sessions | {task_of(path) for path in paths if path.startswith(TASKS)}
+
+
+def unknown_task(session: Session, viewer: Viewer, task: str) -> str:
+    """What to say of a task that has no folder and no session notes: which tasks there are, the likeliest first."""
+    name = slug(task)
+    documents = documents_of(session, viewer, (NOTES, SESSIONS, TASKS))
+    tasks, objective = known_tasks(documents), objective_line(rendered(NOTES, documents.get(NOTES, ())))
+    noted = objective is not None and names_task(objective.says, task, tasks)
+    what = f"only {NOTES} names" if noted else "nothing is written about"
+    likely = sorted(tasks, key=lambda other: (-SequenceMatcher(None, name, other).ratio(), other))
+    more = f" and {len(likely) - MOST_TASKS:,} more" if len(likely) > MOST_TASKS else ""
+    there = f"the tasks are {', '.join(likely[:MOST_TASKS])}{more}" if likely else "there are no tasks yet"
+    return f"{what} {_short(task)} (no folder, no session notes); {there}"
+
+
+def _short(task: str) -> str:
+    """A title on one line, and not too much of it."""
+    title = " ".join(task.split())
+    return title if len(title) <= LONGEST_TITLE else f"{title[: LONGEST_TITLE - 1]}…"
 
 
 def _holds_gates(path: str) -> bool:
@@ -235,11 +362,7 @@ def blockers_of(material: TaskMaterial) -> list[tuple[str, str]]:
             blockers.append(
                 ("gates", f"the gate {gate['event_type']}{phase} is BLOCKED{f': {why}' if why else ''}")
             )
-    for entry in material.notes:
-        for line in entry.text.splitlines():
-            named = _BLOCKERS.match(line)
-            if named and not _NONE.fullmatch(named[1]):
-                blockers.append((NOTES, named[1].strip()))
+    blockers += [(NOTES, blocker) for blocker in material.noted if not material.elsewhere]
     return blockers
 
 
@@ -299,13 +422,45 @@ def notes_lines(notes: Iterable[DocumentEntry], stale: Staleness) -> Iterator[Re
             yield _line(NOTES, place, plain, NOTES, entry, after="" if place else stale.mark(entry.id))
 
 
+def unknown_lines(unknown: str) -> Iterator[ResumeLine]:
+    """That nothing is written about a task, if it is so."""
+    if unknown:
+        yield _line(UNKNOWN, 0, unknown, "no documents")
+
+
 def folder_lines(material: TaskMaterial) -> Iterator[ResumeLine]:
-    """The folder of a task: its phases and the last completion report; then decisions and the like, then older reports,
-    the newest first."""
+    """The folder of a task in the order of its worth: phases and the last completion report, decisions, verified items,
+    other documents, older reports."""
     yield from _progress_lines(material)
-    last = [entry.id for _, entry in material.reports[-1:]]
+    yield from _decision_lines(material)
+    yield from item_lines(material)
+    yield from _document_lines(material)
+
+
+def _decision_lines(material: TaskMaterial) -> Iterator[ResumeLine]:
+    """The decisions, the newest first."""
     listed = [(name, entry) for name, entries in material.folder.items() for entry in entries]
-    listed = [(name, entry) for name, entry in listed if entry.report is None and entry.id not in last]
+    for name, entry in sorted(listed, key=lambda pair: -pair[1].position):
+        if _holds_decisions(name) and entry.report is None:
+            yield entry_line("Task folder", name, entry, material.stale)
+
+
+def _holds_decisions(name: str) -> bool:
+    return name.startswith("decision")
+
+
+def _document_lines(material: TaskMaterial) -> Iterator[ResumeLine]:
+    """The other documents of the folder, then older completion reports, the newest first."""
+    last = [entry.id for _, entry in material.reports[-1:]]
+    listed = [
+        (name, entry)
+        for name, entries in material.folder.items()
+        for entry in entries
+        if name != PHASES
+        and not _holds_decisions(name)
+        and entry.report is None  # those are shown as verified items
+        and entry.id not in last
+    ]
     listed.sort(key=lambda pair: (bool(pair[1].about), -pair[1].position))
     for name, entry in listed:
         yield entry_line("Task folder", name, entry, material.stale)
@@ -313,9 +468,9 @@ def folder_lines(material: TaskMaterial) -> Iterator[ResumeLine]:
 
 def _progress_lines(material: TaskMaterial) -> Iterator[ResumeLine]:
     """Which phases are done, and the last completion report."""
-    done, phase = material.completed, material.phase
+    done, under_way = material.phases.completed, material.phases.under_way
     parts = [f"ended: {', '.join(done)}"] if done else []
-    parts += [f"started and not ended: {phase}"] if phase else []
+    parts += [f"started and not ended: {', '.join(under_way)}"] if under_way else []
     parts += [f"the task is DONE ({COMPLETION})"] if COMPLETION in material.folder else []
     if parts:
         yield _line("Task folder", -1, "; ".join(parts), "phases")
@@ -323,10 +478,18 @@ def _progress_lines(material: TaskMaterial) -> Iterator[ResumeLine]:
         yield replace(entry_line("Task folder", name, entry, material.stale), barred="")
 
 
-def session_lines(listed: Iterable[DocumentEntry], stale: Staleness) -> Iterator[ResumeLine]:
-    """Notes of a session: how things stand before all else, and the newest first."""
-    for entry in sorted(listed, key=lambda entry: (entry.section != STATE, -entry.position)):
-        yield entry_line("Session notes", entry.section, entry, stale)
+def session_lines(
+    listed: Iterable[DocumentEntry], phases: TaskPhases, stale: Staleness
+) -> tuple[list[ResumeLine], list[ResumeLine], list[ResumeLine]]:
+    """Notes of a session, the newest first: how the phase under way stands; other notes; how phases stood that have
+    ended since, each with its phase."""
+    current, other, behind = list[ResumeLine](), list[ResumeLine](), list[ResumeLine]()
+    for entry in sorted(listed, key=lambda entry: -entry.position):
+        ended = phases.left_behind(entry) if entry.section == STATE else ""
+        mark = f" in phase {ended}, which has ended" if ended else ""
+        place = behind if ended else current if phases.is_current(entry) else other
+        place.append(entry_line("Session notes", entry.section, entry, stale, mark))
+    return current, other, behind
 
 
 def item_lines(material: TaskMaterial) -> Iterator[ResumeLine]:
@@ -336,9 +499,12 @@ def item_lines(material: TaskMaterial) -> Iterator[ResumeLine]:
         yield _line("Verified items", place, str(item), VERIFIED_ITEMS, id=item.history[-1].id, after=stale)
 
 
-def entry_line(section: str, source: str, entry: DocumentEntry, stale: Staleness) -> ResumeLine:
-    """An entry of a document. One that is stale is marked, or left out if the book's settings say so."""
-    line = _line(section, entry.position, entry.text, source, entry, after=stale.mark(entry.id))
+def entry_line(
+    section: str, source: str, entry: DocumentEntry, stale: Staleness, mark: str = ""
+) -> ResumeLine:
+    """An entry of a document. One that is stale is marked, or left out if the book's settings say so. `mark` is what
+    else is said of its source."""
+    line = _line(section, entry.position, entry.text, source, entry, after=stale.mark(entry.id), mark=mark)
     return replace(line, barred=stale.bar(entry.id))
 
 
@@ -355,11 +521,12 @@ def _line(
     *,
     id: str = "",
     after: str = "",
+    mark: str = "",
 ) -> ResumeLine:
-    who = "" if entry is None else f", {as_name(entry.by)}, {entry.written_at:%Y-%m-%d}"
+    who = "" if entry is None else f", {as_name(entry.by)}, {entry.written_at:%Y-%m-%d %H:%M}"
     event = id if entry is None else entry.id
     return ResumeLine(
-        f"{section}/{source}/{place}/{event}", section, f"- [{as_data(source)}{who}] ", as_data(text), after,
+        f"{section}/{source}/{place}/{event}", section, f"- [{as_data(source + mark)}{who}] ", as_data(text), after,
         source=source, place=place, entry=event,
     )  # fmt: skip
 
@@ -367,11 +534,17 @@ def _line(
 # packing
 
 
+def heading(what: str, title: str) -> str:
+    """What stands above a text: what it is of."""
+    return f"{what} {as_data(_short(title))}"
+
+
 def packed_lines(
-    heading: str, lines: Sequence[ResumeLine], max_chars: int
+    heading: str, lines: Sequence[ResumeLine], max_chars: int, unread: Sequence[LeftOut] = ()
 ) -> tuple[str, tuple[ResumeLine, ...], tuple[LeftOut, ...]]:
-    """Lines in the order of their worth as a text in a budget, those that are in it, and what is left out or cut. If
-    not everything fits, no line takes more than its share, and the text ends with what does not fit."""
+    """Lines in the order of their worth as a text in a budget, those that are in it, and what is left out or cut, with
+    what was not read. If there is any of that, the text ends with a line that says so; and if not everything fits, no
+    line takes more than its share."""
     lines, beyond = lines[:MOST_LINES], len(lines) - MOST_LINES
     older = [LeftOut(number(beyond, "further line"), f"{MOST_LINES} are looked at")] if beyond > 0 else []
 
@@ -383,41 +556,53 @@ def packed_lines(
                 parts.append("\n".join([f"## {section}", *(line.line for line in own)]))
         return "\n\n".join(parts) + "\n"
 
-    packed = pack(lines, whole(max_chars), estimated, frame)
-    if all(line.barred for line in lines if line.id in dict(packed.omitted)):
-        return packed.text, packed.taken, (*_omissions(lines, packed), *older)
+    def packed(
+        lines_as_shown: Sequence[ResumeLine], room: int
+    ) -> tuple[Packed[ResumeLine], tuple[LeftOut, ...]]:
+        result = pack(lines_as_shown, whole(room), estimated, frame)
+        return result, (*_omissions(lines, result), *older, *unread)
+
+    everything, left_out = packed(lines, max_chars)
+    tail = _tail(left_out, max_chars) if left_out else ""
+    fits = all(line.barred for line in lines if line.id in dict(everything.omitted))
+    if fits and len(everything.text) + len(tail) <= max_chars:
+        return everything.text + tail, everything.taken, left_out
     most = max(LEAST, max_chars // SHARE)
     shares = [line.cut_to(most) if len(line.text) > most else line for line in lines]
-    room = max_chars - TAIL if max_chars > SHARE * TAIL else max_chars
-    packed = pack(shares, whole(room), estimated, frame)
-    left_out = (*_omissions(lines, packed), *older)
-    return packed.text + _tail(left_out, max_chars - len(packed.text)), packed.taken, left_out
+    room = max_chars - min(TAIL, max(SHORT_TAIL, max_chars // 10))
+    some, left_out = packed(shares, max(room, 0))
+    return some.text + _tail(left_out, max_chars - len(some.text)), some.taken, left_out
 
 
 def _omissions(lines: Sequence[ResumeLine], packed: Packed[ResumeLine]) -> list[LeftOut]:
     """What is left out or cut, by its source."""
     of, taken = {line.id: line for line in lines}, {line.id: line for line in packed.taken}
     cut, gone = list[LeftOut](), list[tuple[str, str]]()
-    why = dict(packed.omitted)
+    reasons = dict(packed.omitted)
     for id, line in of.items():
         where = f"{line.source} in {line.kind}"
         if id in taken and len(taken[id].text) < len(line.text):
             kept = f"cut to {len(taken[id].text)} of {len(line.text)} characters"
             cut.append(LeftOut(where, f"{kept}: over the budget"))
         elif id not in taken:
-            gone.append((where, why[id]))
-    gone.sort()
-    counts = [(where, reason, len(list(same))) for (where, reason), same in groupby(gone)]
-    return [*cut, *(LeftOut(f"{where} ({number(count, 'line')})", reason) for where, reason, count in counts)]
+            gone.append((where, reasons[id]))
+    counts = Counter(gone)  # in the order of their worth
+    return [
+        *cut,
+        *(LeftOut(f"{where} ({number(count, 'line')})", why) for (where, why), count in counts.items()),
+    ]
 
 
 def _tail(left_out: Sequence[LeftOut], room: int) -> str:
-    """What does not fit, at the end of the text, as far as there is room to say so."""
+    """That something is cut or left out, at the end of the text: all names, some of them, or only how many, as there is
+    room."""
     names = "; ".join(as_data(each.what) for each in left_out)
-    line = f"\nCut or left out: {names}"
-    if len(line) + 1 > room:
-        line = f"{line[: room - 2]}…"
-    return f"{line}\n" if room >= LEAST else ""
+    line = f"\nCut or left out: {names}\n"
+    if len(line) > room > SHORT_TAIL:
+        line = f"{line[: room - 2]}…\n"
+    elif len(line) > room:
+        line = f"\nCut or left out: {number(len(left_out), 'part')}\n"
+    return line if len(line) <= room else ""
 
 
 def record_reading(session: Session, checks: Checks, taken: Iterable[ResumeLine]) -> None:

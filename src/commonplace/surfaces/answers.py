@@ -17,7 +17,7 @@ from ..errors import BadInput, CommonplaceError
 from ..ledger.checks import iso
 from ..ledger.printing import number
 from ..verbs import Verb
-from .draw import MADE_ID, Human, cut, id_cell, lines, page, short, table, width
+from .draw import MADE_ID, Human, continued, cut, id_cell, lines, page, short, table, width
 from .sentences import sentence
 from .shell import Output, Shell, plain
 
@@ -730,6 +730,13 @@ def _resumed(_shell: Shell, answer: Any) -> Human:
     yield from lines(*(f"left out: {gap.what} ({gap.why})" for gap in answer.left_out))
 
 
+def _audited(_shell: Shell, answer: Any) -> Human:
+    """The audit of memory. A command that is too wide goes on in the next line, and can be copied as it stands."""
+    for line in str(answer).splitlines():
+        _, next_command, command = line.partition("    next: ")
+        yield from continued(next_command, command) if next_command else lines(line)
+
+
 RECORDS = ("Decision", "Discovery", "Artifact", "Nudge", "Approval", "Escalation", "Branch", "Candidate")
 
 RENDER: dict[str, Render] = {
@@ -746,7 +753,7 @@ RENDER: dict[str, Render] = {
     "access.audit": _audit, "WorkInfo": one_work, "[WorkInfo]": _works, "Task": one_task, "[Task]": tasks_table,
     "task.info": fields, "Context": _context, "ThreadContext": _thread_context, "Messages": _messages,
     "ThreadList": _threads, "[Overlap]": _overlaps,
-    "Resume": _resumed,
+    "Resume": _resumed, "HygieneReport": _audited,
     "[Contribution]": _contributions, "[Claim]": _claims,
     **dict.fromkeys(RECORDS, one_record), **{f"[{name}]": records for name in RECORDS},
     "[Decision]": decision_lines,

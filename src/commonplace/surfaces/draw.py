@@ -72,6 +72,22 @@ def lines(*said: object, style: str = "") -> Human:
             yield styled(indent + line, style)
 
 
+_SHELL_WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
+
+
+def continued(label: str, command: str) -> Human:
+    """A command after a label, broken between its words as a shell reads it: each line but the last ends in a
+    backslash. A word stays in one piece."""
+    line, indent = label, " " * len(label)
+    for word in _SHELL_WORD.findall(harmless(command)):
+        candidate = f"{line}{'' if line.endswith(' ') else ' '}{word}"
+        if columns(candidate) > width() - 2 and line.strip() and line != label:
+            yield f"{line} \\"
+            candidate = f"{indent}{word}"
+        line = candidate
+    yield line
+
+
 def page(text: str) -> Human:
     """A text with its lines and spaces as they are, and nothing in it that could act on a terminal. No line is broken:
     what is piped on is what was said."""

@@ -118,9 +118,20 @@ class Typed(click.ParamType[Any]):
         return json_or_text(text)
 
 
+def _members(parameter: Parameter) -> list[Any]:
+    """The types of the values of a list."""
+    return [member for kind in parameter.kinds for part in get_args(kind) for member in members(part)]
+
+
+def _holds_mappings(parameter: Parameter) -> bool:
+    """Whether it is a list of nothing but objects."""
+    inner = _members(parameter) if is_list(parameter) else []
+    return str not in inner and any(_is_kind_of(member, Mapping) for member in inner)
+
+
 def _one_of_many(parameter: Parameter, text: str) -> Any:
     """One value of a list: text, a pair, or an object as JSON."""
-    inner = [member for kind in parameter.kinds for part in get_args(kind) for member in members(part)]
+    inner = _members(parameter)
     if any(get_origin(member) is tuple for member in inner):
         return split(text)
     if not any(_is_kind_of(member, Mapping) for member in inner):
@@ -144,7 +155,9 @@ def metavar(parameter: Parameter) -> str:
     if is_mapping(parameter):
         lists = _is_kind_of(_value_kind(parameter), Collection)
         return "JSON" if name in ("initial", "payload") else "NAME=VALUE,…" if lists else "NAME=VALUE"
-    if kinds & {"int", "float"} and not parameter.required:
+    if _holds_mappings(parameter):
+        return "JSON"
+    if kinds & {"int", "float"} and "str" not in kinds and not parameter.required:
         return "N"
     return "TEXT" if name in TEXTS else spelled(parameter).upper()
 
@@ -271,13 +284,18 @@ def number(typed: str, kind: type[int] | type[float]) -> Any:
         raise click.BadParameter(f"{typed!r} is not a {'whole ' if kind is int else ''}number") from None
 
 
+EXAMPLES = {
+    "facts": """'{"subject": "…", "fact": "…", "citations": ["file:line"], "reason": "…", "category": "project"}'"""
+}
+"""What a value looks like that is typed as JSON."""
+
+
 def json_value(typed: str, name: str) -> Any:
     try:
         return decode(typed)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise click.BadParameter(
-            f"{name} is not JSON ({error}): write one such as " + """'{"text": "hello"}'"""
-        ) from None
+        example = EXAMPLES.get(name, """'{"text": "hello"}'""")
+        raise click.BadParameter(f"{name} is not JSON ({error}): write an object such as {example}") from None
 
 
 def json_or_text(typed: str) -> Any:
