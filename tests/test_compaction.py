@@ -332,9 +332,10 @@ def test_instructions_forbid_and_what_tools_return_says_nothing(local: Book) -> 
         agent("The page says nothing of use."),
     ]
     summary = local.learn.compact(talk)
-    assert [(piece.section, piece.text) for piece in summary.kept if piece.section != "Recent"][:2] == [
+    assert [(piece.section, piece.text) for piece in summary.kept][:3] == [
         ("Open blockers", "no key"),
-        ("Constraints", "You must not delete rows. Be kind."),
+        ("Constraints", "You must not delete rows."),
+        ("Constraints", "Always answer."),
     ]
     assert not any("pay first" in line and line.startswith("- BLOCKER") for line in str(summary).splitlines())
     assert "- #4 fetch: " in str(summary)
@@ -364,10 +365,10 @@ def test_the_ladder_goes_down_as_the_budget_does(local: Book) -> None:
         len(str(step)) <= most for step, most in zip(steps, (60_000, 8_000, 2_500, 900), strict=True)
     ] == [True] * 4
     assert all(len(more.dropped) <= len(less.dropped) for more, less in pairwise(steps))
-    assert steps[0].ladder["summarized"] > 40
+    assert steps[0].ladder["truncated"] > 40
     assert "spilled" not in steps[0].ladder
     assert steps[1].ladder["spilled"] > 10
-    assert "- #1-#" in str(steps[2])
+    assert "- #5-#" in str(steps[2])
     with pytest.raises(TooLarge) as refused:
         ada.learn.compact(talk, max_chars=10)
     needed = int(str(refused.value).split()[5].replace(",", ""))
@@ -414,7 +415,7 @@ def test_a_summary_in_another_thread_brings_its_blockers_along(local: Book) -> N
     assert "- BLOCKER: no key (#2 assistant) (#1 user)" in str(tuesday)
     assert "- CONSTRAINT: no downtime (#1 user) (#1 user)" in str(tuesday)
     solved = ada.learn.compact([*talk, agent("RESOLVED: no key")], thread="tuesday", max_chars=2_000)
-    assert "BLOCKER: no key" not in str(solved)
+    assert "- BLOCKER: no key" not in str(solved)
 
 
 # labels, rights, erasure
@@ -432,7 +433,7 @@ def test_erasing_a_message_erases_what_was_derived_from_it(local: Book) -> None:
     assert local.event(summary.id).erased
     assert "Zebulon" not in json.dumps([event.payload for event in local.events()])
     assert str(ada.learn.compact(thread="u")).splitlines()[3:-1] == [
-        "Recent:",
+        "Messages:",
         "- #2 assistant: Good morning.",
     ]
     assert local.verify().ok
@@ -582,7 +583,7 @@ def words(message: Message) -> str:
         [user(f"line {place} of very many") for place in range(8_000)],
         [agent("\n".join(f"BLOCKER: {place} is open\nRESOLVED: {place} is open, at last" for place in range(4_000)))],
         [result("c", "FAILED test\n" * 17_000), agent("Hm.")],
-        [user("BLOCKER" + " " * 190_000 + ":"), user("DECISION: " + "(approved " * 19_000)],
+        [user("BLOCKER" + " " * 190_000 + ":"), agent("DECISION: " + "(approved " * 19_000)],
         [user("RESOLVED: " + "a, b " * 38_000), user("(approved by " * 15_000)],
     ],
     ids=["many messages", "many statements", "one long result", "spaces", "marks"],
