@@ -274,14 +274,11 @@ class _Compacting:
     def _summary_in(self, incoming: Sequence[NewMessage]) -> tuple[int, int] | None:
         """The place of the last message that hands on a summary of this thread, and how far the summary goes."""
         for place in reversed(range(len(incoming))):
-            words = spoken(incoming[place].shape)
-            told = [
-                int(summary.payload.get("upto", 0))
-                for summary in (self._summaries(incoming[place]) if HEADING in words else ())
-                if self._tells(summary) and summary.payload.get("text", HEADING) in words
-            ]
-            if told:
-                return place, max(told)
+            if HEADING in spoken(incoming[place].shape):
+                summaries = filter(self._tells, self._summaries(incoming[place]))
+                told = [int(summary.payload.get("upto", 0)) for summary in summaries]
+                if told:
+                    return place, max(told)
         return None
 
     def _tells(self, summary: Event) -> bool:
