@@ -83,8 +83,6 @@ SLOWER = {"user": 1, "system": 2, "assistant": 2, "tool": 4}
 MOST_LINES = 2_000
 ENOUGH = 1.25
 """How many times the room is filled with lines to choose from."""
-WITH_END = 60
-"""From how many characters on the end of a message is shown, too: there a run says how it went."""
 RESULTS, LONGEST_RESULT = 8, 160
 """How many results of a turn its log entry quotes, and how many characters of each."""
 
@@ -194,11 +192,9 @@ class Quote:
             return CompactLine(
                 piece.id, self._section, before, self._text, "", "", piece.number, sources, whole
             )
-        text = self._text[:most].rstrip() + CUT
-        if most >= WITH_END:
-            end = most * 2 // 3 if piece.role == "tool" else most // 3
-            after = self._end[-end:].partition(" ")[2]  # it begins with a word, as escaping has seen it
-            text = f"{self._text[: most - end].rstrip()}{CUT} {after}"
+        end = most * 2 // 3 if piece.role == "tool" else most // 3  # a run says at its end how it went
+        after = self._end[-end:].partition(" ")[2]  # it begins with a word, as escaping has seen it
+        text = f"{self._text[: most - end].rstrip()}{CUT} {after}".rstrip()
         size = f" ({len(piece.text):,} characters)"
         return CompactLine(piece.id, self._section, before, text, size, "", piece.number, (piece.id,), False)
 
