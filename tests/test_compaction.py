@@ -436,9 +436,16 @@ def test_sentences_that_forbid_or_demand_count_without_a_label(role: str, text: 
 
 @pytest.mark.spec("6.7")
 def test_a_user_who_holds_something_up_sets_a_blocker(local: Book) -> None:
-    talk = [user("Build it. Hold the release until Mara is back."), agent("Hold on until I am done.")]
-    assert "- BLOCKER: Hold the release until Mara is back. (#1 user)" in str(local.learn.compact(talk))
-    talk.append(user("RESOLVED: Hold the release"))
+    talk = [
+        user("Build it. Hold the release until Mara is back."),
+        agent("Hold on until I am done."),
+        user("yes go ahead. And hold the tea until 5 o'clock."),
+    ]
+    first = str(local.learn.compact(talk))
+    assert "- BLOCKER: Hold the release until Mara is back. (#1 user)" in first
+    assert "- BLOCKER: And hold the tea until 5 o'clock. (#3 user)" in first
+    assert "I am done. (" not in first
+    talk.append(user("RESOLVED: Hold the release\nRESOLVED: and hold the tea"))
     later = local.learn.compact(talk)
     assert not any(piece.section == "Open blockers" for piece in later.kept)
 

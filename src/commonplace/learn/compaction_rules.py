@@ -79,7 +79,8 @@ _BY_SYSTEM = re.compile(
     re.IGNORECASE,
 )  # fmt: skip
 _HOLDS = re.compile(
-    r"(?:please,?\s+|ok(?:ay)?,?\s+)?(?:hold|pause|wait|stop)\b.*\b(?:until|till)\b", re.IGNORECASE
+    r"(?:(?:please|ok(?:ay)?|and|but|also|so|then),?\s+){0,3}(?:hold|pause|wait|stop)\b.*\b(?:until|till)\b",
+    re.IGNORECASE,
 )
 _CONSENTS = re.compile(
     r"\W{0,3}(?:(?:yes|yep|yeah|ok(?:ay)?|sure|great|good|perfect|fine|thanks)\b[\s,.!]*)*"
