@@ -689,6 +689,14 @@ def test_a_long_request_takes_a_share_and_rules_half_of_the_room(local: Book) ->
 
 
 @pytest.mark.spec("6.7")
+def test_a_message_is_not_cut_to_something_longer(local: Book) -> None:
+    talk = [user("go"), *(agent(f"step {place} of many is done, " + "x " * 29) for place in range(400))]
+    text = str(local.learn.compact(talk, max_chars=4_000))
+    assert "characters)" not in text
+    assert "step 380 of many is done" in text
+
+
+@pytest.mark.spec("6.7")
 @pytest.mark.parametrize("max_chars", [1_300, 2_000, 4_000, 8_000])
 def test_messages_stand_in_the_order_of_time_and_a_run_says_how_it_ended(local: Book, max_chars: int) -> None:
     log = "collecting\n" + "tests/test_shop.py ....\n" * 80
@@ -944,8 +952,10 @@ def words(message: Message) -> str:
         [result("c", "FAILED test\n" * 17_000), agent("Hm.")],
         [user("BLOCKER" + " " * 190_000 + ":"), agent("DECISION: " + "(approved " * 19_000)],
         [user("RESOLVED: " + "a, b " * 38_000), user("(approved by " * 15_000)],
+        [user(" " * 100_000 + "words " * 16_000), *[result(f"c{place}", " " * 9_000 + "x" * 9_000) for place in "abcde"]],
+        [user("and, must do - " * 6_000), {"role": "system", "content": "you, please never" + " " * 90_000 + "."}],
     ],
-    ids=["many messages", "many statements", "one long result", "spaces", "marks"],
+    ids=["many messages", "many statements", "one long result", "spaces", "marks", "blanks first", "words of rules"],
 )  # fmt: skip
 def test_the_work_grows_with_the_context_and_not_with_its_square(
     local: Book, talk: list[Message], monkeypatch: pytest.MonkeyPatch

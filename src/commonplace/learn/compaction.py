@@ -186,16 +186,17 @@ class Quote:
     def line(self, level: int) -> CompactLine:
         """The line at a level: users' messages have as many characters, others fewer, and none less than its least."""
         piece, most = self.piece, max(self.least, level // SLOWER[self.piece.role])
-        before = f"- #{piece.number} {as_name(piece.by)}: "
-        if self._all and most >= self.length:
-            sources, whole = ((piece.id,), True) if piece.shown else ((), False)
+        before, size = f"- #{piece.number} {as_name(piece.by)}: ", f" ({len(piece.text):,} characters)"
+        if self._all and most + len(size) >= self.length:  # to cut it would make it longer
+            sources = (piece.id,) if piece.shown else ()
             return CompactLine(
-                piece.id, self._section, before, self._text, "", "", piece.number, sources, whole
+                piece.id, self._section, before, self._text, "", "", piece.number, sources, piece.shown
             )
         end = most * 2 // 3 if piece.role == "tool" else most // 3  # a run says at its end how it went
-        after = self._end[-end:].partition(" ")[2]  # it begins with a word, as escaping has seen it
+        after = self._end[max(0, len(self._end) - end) :].partition(" ")[
+            2
+        ]  # from a word on, as escaping saw it
         text = f"{self._text[: most - end].rstrip()}{CUT} {after}".rstrip()
-        size = f" ({len(piece.text):,} characters)"
         return CompactLine(piece.id, self._section, before, text, size, "", piece.number, (piece.id,), False)
 
 
