@@ -952,7 +952,7 @@ def words(message: Message) -> str:
         [result("c", "FAILED test\n" * 17_000), agent("Hm.")],
         [user("BLOCKER" + " " * 190_000 + ":"), agent("DECISION: " + "(approved " * 19_000)],
         [user("RESOLVED: " + "a, b " * 38_000), user("(approved by " * 15_000)],
-        [user(" " * 100_000 + "words " * 16_000), *[result(f"c{place}", " " * 9_000 + "x" * 9_000) for place in "abcde"]],
+        [user(" " * 100_000 + "words " * 16_000), *[result(id, " " * 9_000 + "x" * 9_000) for id in "abcde"]],
         [user("and, must do - " * 6_000), {"role": "system", "content": "you, please never" + " " * 90_000 + "."}],
     ],
     ids=["many messages", "many statements", "one long result", "spaces", "marks", "blanks first", "words of rules"],
