@@ -3,8 +3,8 @@
 First everything is flushed: messages to their thread, the results of the turn to the day's log. Then the summary keeps
 what must not be lost, whole, and takes the rest down a ladder as far as the budget asks for it:
 
-    truncate    a recent message is shown in part
-    summarize   an older one becomes a bullet that points to it
+    truncate    a message is shown in part: its beginning and its end
+    summarize   a message becomes a bullet that points to it
     discard     what was resolved is left out
     spill       a run of messages becomes one pointer: `#2-#40`
     reset       nothing but what must be kept, and one pointer to all messages
@@ -16,8 +16,8 @@ of the thread, the documents and the work as the reader sees them: no model is a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -31,8 +31,17 @@ from ..ledger.events import Event
 from ..ledger.printing import LeftOut, Readable, number
 from ..memory.settings import settings_of
 from ..recall.escaping import as_data, as_name, block, mark_of
-from ..recall.packing import CUT, LEAST, estimated, most_that_fits, pack, whole
-from ..threads.messages import NewMessage, checked_messages, instructs, message_of, role_of, words_of_message
+from ..recall.packing import CUT, LEAST, most_that_fits
+from ..threads.messages import (
+    NewMessage,
+    checked_messages,
+    instructs,
+    message_of,
+    results_in,
+    role_of,
+    spoken,
+    words_of_message,
+)
 from ..threads.verbs import Thread
 from ..verbs import WorkId
 from .compaction_capability import (
@@ -43,7 +52,7 @@ from .compaction_capability import (
     flushed_of,
     summaries_in,
 )
-from .compaction_rules import Statement, statements
+from .compaction_rules import CONSENT, Standing, Statement, statements
 from .compaction_sources import (
     BLOCKERS,
     CONSTRAINTS,
@@ -59,16 +68,19 @@ if TYPE_CHECKING:
     from ..session import Session
 
 MAX_CHARS = 8_000
-EARLIER, RECENT = "Earlier", "Recent"
-SECTIONS = (OBJECTIVE, BLOCKERS, DECISIONS, CONSTRAINTS, SESSION, EARLIER, RECENT)
-LONGEST_BULLET = {"tool": 80}
-"""How many characters of an older message its bullet shows; of what a tool returned, fewer."""
-USUAL_BULLET = 160
-SHARE_OF_TURN = 6
-"""A recent message takes at most one part in so many of the room, unless all of them fit."""
+MESSAGES = "Messages"
+SECTIONS = (OBJECTIVE, BLOCKERS, DECISIONS, CONSTRAINTS, SESSION, MESSAGES)
+BULLET, SHORT_BULLET = 160, 80
+"""How many characters of a message a bullet shows at least; of agents and tools, fewer."""
+SHARES = {"request": 5, "spoke": 8, "user": 16, "last": 20}
+"""The part of the room, one in so many, that is left to a message before others are shown at all: to the request, to
+what was said last and is not answered yet, to each other message of the user and to each of the last messages."""
+LAST = 6
+NOISE = 4
+"""One part in so many of the room is left to bullets for what agents and tools said before."""
+SLOWER = {"user": 1, "system": 2, "assistant": 2, "tool": 4}
+"""How many times fewer characters a message gets than one of the user, if there is room for more than its share."""
 MOST_LINES = 2_000
-FEW = 8
-"""How many lines are tried one by one after those that fit together."""
 ENOUGH = 1.25
 """How many times the room is filled with lines to choose from."""
 RESULTS, LONGEST_RESULT = 8, 160
@@ -140,7 +152,13 @@ class Piece(NamedTuple):
     role: str
     by: str
     text: str
+    said: tuple[tuple[str, str], ...]
+    """Its lines that count: what each is, and its words."""
+    speaks: bool
+    """Whether it says something in words of its own, and is not a call or a result alone."""
     shown: bool
+    logged: bool
+    """Whether its words may stand in the log, which others read."""
 
     @property
     def number(self) -> int:
@@ -150,14 +168,36 @@ class Piece(NamedTuple):
     def id(self) -> str:
         return self.event.id
 
-    def quoted(self, most: int, section: str) -> CompactLine:
-        """The message as a line of at most so many characters of its words."""
-        before, cut = f"- #{self.number} {as_name(self.by)}: ", len(self.text) > most
-        if not self.shown:
-            return CompactLine(self.id, section, before, NOT_SHOWN, number=self.number, whole=False)
-        text = as_data(self.text[:most]) + (CUT if cut else "")
-        after = f" ({len(self.text):,} characters)" if cut else ""
-        return CompactLine(self.id, section, before, text, after, "", self.number, (self.id,), not cut)
+
+class Quote:
+    """A message, and how much of it a summary shows at least. Its words are escaped once."""
+
+    def __init__(self, piece: Piece, section: str, least: int, room: int) -> None:
+        self.piece, self._section, most = piece, section, 2 * room + LEAST
+        self._text = as_data(piece.text[:most]) if piece.shown else NOT_SHOWN
+        self._all = len(piece.text) <= most
+        self._end = self._text if self._all else as_data(piece.text[-room - LEAST :])
+        self.least = min(max(least, LEAST), self.length)
+
+    @property
+    def length(self) -> int:
+        return len(self._text)
+
+    def line(self, level: int) -> CompactLine:
+        """The line at a level: users' messages have as many characters, others fewer, and none less than its least."""
+        piece, most = self.piece, max(self.least, level // SLOWER[self.piece.role])
+        before, size = f"- #{piece.number} {as_name(piece.by)}: ", f" ({len(piece.text):,} characters)"
+        if self._all and most + len(size) >= self.length:  # to cut it would make it longer
+            sources = (piece.id,) if piece.shown else ()
+            return CompactLine(
+                piece.id, self._section, before, self._text, "", "", piece.number, sources, piece.shown
+            )
+        end = most * 2 // 3 if piece.role == "tool" else most // 3  # a run says at its end how it went
+        after = self._end[max(0, len(self._end) - end) :].partition(" ")[
+            2
+        ]  # from a word on, as escaping saw it
+        text = f"{self._text[: most - end].rstrip()}{CUT} {after}".rstrip()
+        return CompactLine(piece.id, self._section, before, text, size, "", piece.number, (piece.id,), False)
 
 
 class _Compacting:
@@ -183,7 +223,7 @@ class _Compacting:
             session.check_reads(tier)
         head = session.ledger.head
         if incoming:
-            self._thread._add(incoming, self._sources)
+            self._thread._add(incoming, self._sources, self._summary_in(incoming))
         pieces = self._pieces()
         if not pieces and not incoming:
             raise NotFound(
@@ -194,21 +234,16 @@ class _Compacting:
         keeping.documents(self._task)
         if work is not None:
             keeping.work(check_name("work", getattr(work, "id", work)))
-        said = [
-            (piece.event.position, Statement(what, words, piece.id, piece.number, piece.by, piece.shown))
-            for piece in pieces
-            if piece.role != "tool"
-            for what, words in statements(piece.text, piece.role == "system")
-        ]
-        kept, standing = keeping.lines(said)
-        text, lines = Summary(self._thread.name, pieces, self._max_chars).packed(kept, keeping.notes)
+        kept, rules, standing = keeping.lines(list(_said_in(pieces)))
+        text, lines = Summary(self._thread.name, pieces, self._max_chars).packed(kept, rules, keeping.notes)
         sources = tuple(dict.fromkeys(id for line in lines for id in line.sources))
-        request = RecordCompaction(session.actor, session.run, self._thread.id or "", text, sources)
+        last = pieces[-1].number if pieces else 0
+        request = RecordCompaction(session.actor, session.run, self._thread.id or "", text, last, sources)
         id: str = session.submit("compaction.record", request, "compact")
         added = tuple(piece.id for piece in pieces if piece.event.position > head)
         return _answer(
-            pieces, lines, keeping.notes, text=text, thread=self._thread.name, id=id, flushed=(*added, *logged),
-            resolved=[(old.number, new.number) for old, new in standing.ended],
+            pieces, lines, [*rules, *keeping.notes], standing,
+            text=text, thread=self._thread.name, id=id, flushed=(*added, *logged),
         )  # fmt: skip
 
     @property
@@ -216,42 +251,68 @@ class _Compacting:
         with self._session.snapshot() as now:
             return settings_of(now).v1.allow_sensitivities
 
-    def _sources(self, message: NewMessage) -> list[str] | None:
-        """What a message is derived from: the summaries that it holds. None: it is nothing but a summary of this
-        thread, which holds all that the summary tells of."""
+    def _summaries(self, message: NewMessage) -> list[Event]:
+        """The summaries in a message that this actor was given."""
         words = words_of_message(message.shape)
         if HEADING not in words:
             return []
         with self._session.snapshot() as now:
             ids = summaries_in(now, self._session.actor, words)
-        for summary in self._session.ledger.events_by_id(ids):
-            if summary.payload.get("text") == words.strip() and summary.session_id == self._thread.id:
-                return None
-        return ids
+        return list(self._session.ledger.events_by_id(ids))
+
+    def _sources(self, message: NewMessage) -> list[str] | None:
+        """What a message is derived from: the summaries that it holds. None: it is nothing but a summary of this
+        thread, which holds all that the summary tells of."""
+        summaries, words = self._summaries(message), spoken(message.shape).strip()
+        if any(self._tells(summary) and summary.payload.get("text") == words for summary in summaries):
+            return None
+        return [summary.id for summary in summaries]
+
+    def _summary_in(self, incoming: Sequence[NewMessage]) -> tuple[int, int] | None:
+        """The place of the last message that hands on a summary of this thread, and how far the summary goes."""
+        for place in reversed(range(len(incoming))):
+            if HEADING in spoken(incoming[place].shape):
+                summaries = filter(self._tells, self._summaries(incoming[place]))
+                told = [int(summary.payload.get("upto", 0)) for summary in summaries]
+                if told:
+                    return place, max(told)
+        return None
+
+    def _tells(self, summary: Event) -> bool:
+        """Whether a summary is one of this thread."""
+        return summary.session_id == self._thread.id
 
     def _pieces(self) -> list[Piece]:
         """The messages of the thread that this actor may see, without the summaries of this thread in them."""
         with self._thread._reader() as reader:
             events = [] if reader is None else list(reader.oldest())
             levels = [] if reader is None else [reader.sensitivity(event) for event in events]
+            masked = set() if reader is None else {event.id for event in events if reader.masks(event)}
         parents = {id for event in events for id in event.parents}
         summaries = {
-            event.id: event.payload["text"]
+            event.id: event
             for event in self._session.ledger.events_by_id(sorted(parents))
-            if event.kind == COMPACTED and not event.erased and event.session_id == events[0].session_id
+            if event.kind == COMPACTED and not event.erased
         }
         tools, pieces, allowed = dict[str, str](), list[Piece](), self._allowed
         for event, level in zip(events, levels, strict=True):
             message, shape = message_of(event), event.payload["message"]
             tools.update(_calls(shape))
-            text = message.text
-            for id in event.parents:
-                text = text.replace(summaries[id], f"[summary {id}]") if id in summaries else text
-            called = [tools[id] for id in _results(shape) if id in tools]
-            returned = role_of(shape) in ("tool", "function") or (_results(shape) and _only_results(shape))
+            text, words, statements_of_others = _as_shown(shape, message.text), spoken(shape), list[Any]()
+            returned = role_of(shape) in ("tool", "function") or (results_in(shape) and not words)
             role = "tool" if returned else "system" if instructs(shape) else message.role
+            for summary in (summaries[id] for id in event.parents if id in summaries):
+                told, pointer = summary.payload["text"], f"[summary {summary.id}]"
+                if summary.session_id == event.session_id:
+                    text = text.replace(told, pointer)
+                elif told in words:  # what it says was judged when it was made: nobody says it anew
+                    statements_of_others += statements(told)
+                words = words.replace(told, pointer)
+            called = [tools[id] for id in results_in(shape) if id in tools]
             by = called[0] if returned and called else message.speaker
-            pieces.append(Piece(event, role, by, text, level in allowed))
+            said = (*statements_of_others, *statements(words, role))
+            shown = level in allowed
+            pieces.append(Piece(event, role, by, text, said, bool(words), shown or event.id in masked, shown))
         return pieces
 
     def _flush(self, pieces: Sequence[Piece], notes: str | None) -> list[str]:
@@ -271,7 +332,7 @@ class _Compacting:
         if results:
             entry = msgspec.structs.replace(
                 log, text=_log_entry(self._thread.name, results),
-                parents=tuple(piece.id for piece in results[-RESULTS:] if piece.shown),
+                parents=tuple(piece.id for piece in results[-RESULTS:] if piece.logged),
             )  # fmt: skip
         if notes is not None:
             text, secrets = guarded(session, notes, "notes")
@@ -292,7 +353,9 @@ class Summary:
         self._numbers = [piece.number for piece in pieces]
         self._lengths = [0, *accumulate(len(piece.text) for piece in pieces)]
 
-    def packed(self, kept: list[CompactLine], notes: list[CompactLine]) -> tuple[str, list[CompactLine]]:
+    def packed(
+        self, kept: list[CompactLine], rules: list[CompactLine], notes: list[CompactLine]
+    ) -> tuple[str, list[CompactLine]]:
         """The text, and the lines that it is made of. Raises TooLarge."""
         least = len(self.text(kept))
         if least > self._max_chars:
@@ -300,34 +363,89 @@ class Summary:
                 f"what must be kept takes {least:,} characters and max_chars is {self._max_chars:,}: give at least "
                 f"{least:,}. Nothing is lost: all messages are in the thread {self._thread!r}"
             )
-        lines = self._candidates(self._max_chars - least, notes)
-        fitting = most_that_fits(lambda count: self._fits([*kept, *lines[:count]]), 0, len(lines)) or 0
-        packed = pack(
-            lines[fitting : fitting + FEW], whole(self._max_chars), estimated, self.text,
-            kept=[*kept, *lines[:fitting]],
-        )  # fmt: skip
-        asked = {line.id: line.text for line in lines}
-        taken = [
-            line if asked.get(line.id, line.text) == line.text else msgspec.structs.replace(line, whole=False)
-            for line in packed.taken
-        ]
-        return packed.text, taken
+        half = least + (self._max_chars - least) // 2
+        ranked = sorted(rules, key=lambda line: line.after.endswith(" system)"))  # callers send these anew
+        count = most_that_fits(lambda count: self._fits([*kept, *ranked[:count]], half), 0, len(ranked)) or 0
+        taken = {line.id for line in ranked[:count]}
+        kept = [*kept, *(line for line in rules if line.id in taken)]
+        lines = self._quoted(kept, notes)
+        return self.text(lines), lines
 
-    def _fits(self, lines: Sequence[CompactLine]) -> bool:
-        return len(self.text(lines)) <= self._max_chars
+    def _quoted(self, kept: list[CompactLine], notes: list[CompactLine]) -> list[CompactLine]:
+        """What is kept, and messages as far as there is room: those of the user, the last ones and instructions before
+        what agents and tools said earlier."""
+        room = self._max_chars - len(self.text(kept))
+        first, others = self._by_worth(room, all(line.kind != OBJECTIVE for line in kept))
+        limit, tried = self._max_chars - (room // NOISE if others else 0), _quotes(first, room)
+        quotes = self._filled(kept, tried, limit, growing=("user", "system", "assistant"))
+        shown = _lines(quotes)
+        count = most_that_fits(
+            lambda count: self._fits([*kept, *shown, *notes[:count]], limit), 0, len(notes)
+        )
+        fixed = [*kept, *notes[: count or 0]]
+        rest = _quotes(others, room) if len(quotes) == len(tried) else tried[len(quotes) :]
+        return [*fixed, *_lines(self._filled(fixed, [*quotes, *rest], self._max_chars))]
+
+    def _filled(
+        self, fixed: list[CompactLine], quotes: list[Quote], limit: int, growing: Collection[str] = SLOWER
+    ) -> list[Quote]:
+        """As many of the quotes as fit, and of those with a growing role as much: they get a new least."""
+        count = most_that_fits(
+            lambda count: self._fits([*fixed, *_lines(quotes[:count])], limit), 0, len(quotes)
+        )
+        quotes = quotes[: count or 0]
+        still = _lines([quote for quote in quotes if quote.piece.role not in growing])
+        others = [quote for quote in quotes if quote.piece.role in growing]
+        longest = max((quote.length * SLOWER[quote.piece.role] for quote in others), default=0)
+        level = most_that_fits(
+            lambda level: self._fits([*fixed, *still, *_lines(others, level)], limit), 0, longest
+        )
+        for quote in others:
+            quote.least = max(quote.least, (level or 0) // SLOWER[quote.piece.role])
+        return quotes
+
+    def _by_worth(self, room: int, asks: bool) -> tuple[list[Worth], list[Worth]]:
+        """The messages in the order of their worth, each with its section and the characters that are left to it: those
+        that come before all others, and the others. If nothing else says what the objective is, the first request
+        does."""
+        newest = self._pieces[::-1]
+        of_user = [piece for piece in newest if piece.role == "user" and piece.shown and piece.text.strip()]
+        shares = {name: room // part for name, part in SHARES.items()}
+        ranked = dict[int, Worth]()
+        if of_user and asks:
+            ranked[of_user[-1].number] = (of_user[-1], OBJECTIVE, shares["request"])
+        ranked.update(
+            {
+                piece.number: (piece, MESSAGES, shares["spoke"])
+                for piece in of_user[:1]
+                if piece.number not in ranked
+            }
+        )
+        turns = [piece for piece in newest if piece.role != "system"][:LAST]
+        unanswered = list(takewhile(lambda piece: piece.role == "tool", turns))
+        for pieces, least in (
+            ([*of_user[:1], *unanswered], shares["spoke"]),
+            (turns, shares["last"]),
+            (of_user, max(BULLET, shares["user"])),
+            ([piece for piece in newest if piece.role in ("system", "user")], BULLET),
+        ):
+            for piece in pieces:
+                ranked.setdefault(piece.number, (piece, MESSAGES, least))
+        others = [(piece, MESSAGES, SHORT_BULLET) for piece in newest if piece.number not in ranked]
+        return list(ranked.values()), others
+
+    def _fits(self, lines: Sequence[CompactLine], limit: int) -> bool:
+        return len(self.text(lines)) <= limit
 
     def text(self, lines: Sequence[CompactLine]) -> str:
-        """Lines in their sections, with a pointer for every run of messages that none of them shows."""
+        """Lines in their sections, the messages in the order of time, with a pointer for every run of messages that no
+        line shows."""
         rows = [self._about()]
         shown = sorted((line for line in lines if line.number), key=lambda line: line.number)
-        earlier = sorted(
-            [*self._pointers(shown), *((line.number, line.line) for line in shown if line.kind == EARLIER)]
-        )
+        told = [(line.number, line.line) for line in shown if line.kind == MESSAGES]
         for section in SECTIONS:
-            if section == EARLIER:
-                under = [text for _, text in earlier]
-            elif section == RECENT:
-                under = [line.line for line in shown if line.kind == RECENT]
+            if section == MESSAGES:
+                under = [text for _, text in sorted([*self._pointers(shown), *told])]
             else:
                 under = [line.line for line in lines if line.kind == section]
             rows += [f"{section}:", *under] if under else ()
@@ -350,65 +468,58 @@ class Summary:
                     f"- {where}: {number(end - first, 'message')}, {characters:,} characters, in the book",
                 )
 
-    def _candidates(self, room: int, notes: list[CompactLine]) -> list[CompactLine]:
-        """Lines in the order of their worth, as many as could fit: the last messages, session notes, and a bullet for
-        each message before them. Instructions are given anew by the caller, and have no place among the last."""
-        turns = [piece for piece in reversed(self._pieces) if piece.role != "system"]
-        if sum(len(piece.text) + LEAST for piece in turns) <= room:
-            longest, share = room, room
-        else:
-            longest, share = max(LEAST, room // SHARE_OF_TURN), room // 2
-        answered, used = False, 0
-        lines, recent = list[CompactLine](), set[int]()
-        for piece in turns:
-            told = piece.role == "tool" and answered  # what a tool returned and the agent has worked on since
-            answered = answered or piece.role == "assistant"
-            if told and share < room:
-                continue
-            line = piece.quoted(longest, RECENT)
-            used += len(line.line) + 1
-            if used > share and lines:
-                break
-            lines.append(line)
-            recent.add(piece.number)
-        lines += notes
-        used = sum(len(line.line) + 1 for line in lines)
-        for piece in reversed(self._pieces):
-            if used > ENOUGH * room or len(lines) >= MOST_LINES:
-                break
-            if piece.number not in recent:
-                lines.append(piece.quoted(LONGEST_BULLET.get(piece.role, USUAL_BULLET), EARLIER))
-                used += len(lines[-1].line) + 1
-        return lines
+
+Worth = tuple[Piece, str, int]
+"""A message, the section of a summary that it stands in, and how many characters of it are shown at least."""
+
+
+def _quotes(ranked: Sequence[Worth], room: int) -> list[Quote]:
+    """As many quotes as could fit."""
+    quotes, used = list[Quote](), 0
+    for piece, section, least in ranked[:MOST_LINES]:
+        if used > ENOUGH * room:
+            break
+        quotes.append(Quote(piece, section, least, room))
+        used += quotes[-1].least
+    return quotes
+
+
+def _lines(quotes: Sequence[Quote], level: int = 0) -> list[CompactLine]:
+    return [quote.line(level) for quote in quotes]
 
 
 def _answer(
-    pieces: Sequence[Piece], lines: Sequence[CompactLine], notes: Sequence[CompactLine],
-    resolved: Sequence[tuple[int, int]], **fields: Any,
+    pieces: Sequence[Piece], lines: Sequence[CompactLine], optional: Sequence[CompactLine], standing: Standing,
+    **fields: Any,
 ) -> Compaction:  # fmt: skip
     said = {line.number for line in lines if line.number and line.whole}
     part = {line.number: line for line in lines if line.number and not line.whole}
     spilled = [piece for piece in pieces if piece.number not in said and piece.number not in part]
     ladder = {
-        "truncated": sum(line.kind == RECENT for line in part.values()),
-        "summarized": sum(line.kind == EARLIER for line in part.values()),
-        "discarded": len(resolved),
+        "truncated": sum(len(line.text) > BULLET + 2 for line in part.values()),
+        "summarized": sum(len(line.text) <= BULLET + 2 for line in part.values()),
+        "discarded": len(standing.ended),
         "spilled": len(spilled),
         "reset": int(bool(pieces) and not said and not part),
     }
     hidden = [piece for piece in pieces if not piece.shown]
     taken = {line.id for line in lines}
-    left = [line for line in notes if line.id not in taken]
-    ended = ", ".join(f"{_where(old)} by {_where(new)}" for old, new in resolved)
+    left = [line for line in optional if line.id not in taken]
+    notes = sum(line.kind == SESSION for line in left)
+    sentences = [line.after.strip(" ()") for line in left if line.kind != SESSION]
+    ended = ", ".join(f"{_where(old.number)} by {_where(new.number)}" for old, new in standing.ended)
+    loose = standing.fits_nothing
+    named = "; ".join(
+        f"{_where(one.number)} {one.what.upper()}: {as_data(one.text[:BULLET])}" for one in loose if one.shown
+    )
+    no_room = "the budget has no room for them"
     why = (
-        (
-            number(len(spilled), "message"),
-            bool(spilled),
-            "the budget has no room for their words: they are in the thread",
-        ),
-        (f"the words of {number(len(hidden), 'message')}", bool(hidden), "they are sensitive and not copied"),
-        (f"{number(len(resolved), 'statement')}", bool(resolved), f"ended later: {ended}"),
-        (number(len(left), "session note"), bool(left), "the budget has no room for them"),
+        (number(len(spilled), "message"), len(spilled), f"{no_room[:-4]}their words: they are in the thread"),
+        (f"the words of {number(len(hidden), 'message')}", len(hidden), "they are sensitive and not copied"),
+        (number(len(standing.ended), "statement"), len(standing.ended), f"ended later: {ended}"),
+        (number(len(loose), "line"), len(loose), f"it is not clear what they end: {named}"),
+        (number(len(sentences), "rule or decision"), len(sentences), f"{no_room}: {', '.join(sentences)}"),
+        (number(notes, "session note"), notes, no_room),
     )
     return Compaction(
         kept=tuple(
@@ -419,6 +530,16 @@ def _answer(
         left_out=tuple(LeftOut(what, because) for what, there, because in why if there),
         **fields,
     )  # fmt: skip
+
+
+def _said_in(pieces: Sequence[Piece]) -> Iterator[tuple[int, Statement]]:
+    """The statements in messages, with their positions in the book."""
+    answer = 0
+    for piece in pieces:
+        for what, words in piece.said:
+            about = answer if what == CONSENT else piece.number  # a yes is about what the agent said last
+            yield piece.event.position, Statement(what, words, piece.id, about, piece.by, piece.shown)
+        answer = piece.number if piece.role == "assistant" and piece.speaks else answer
 
 
 def _where(number: int) -> str:
@@ -436,7 +557,7 @@ def _log_entry(thread: str, results: Sequence[Piece]) -> str:
     """What the day's log says of a turn: its last results, and where the others are."""
     rows = [f"Results in the thread “{thread}”:"]
     for piece in results[-RESULTS:]:
-        words = " ".join(piece.text[: 2 * LONGEST_RESULT].split()) if piece.shown else NOT_SHOWN
+        words = " ".join(piece.text[: 2 * LONGEST_RESULT].split()) if piece.logged else NOT_SHOWN
         cut = words if len(words) <= LONGEST_RESULT else f"{words[:LONGEST_RESULT]}{CUT}"
         rows.append(f"- #{piece.number} {piece.by} ({piece.id}): {cut}")
     before = results[:-RESULTS]
@@ -455,6 +576,15 @@ def _parts(shape: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
 
 
+def _as_shown(shape: Mapping[str, Any], words: str) -> str:
+    """The words of a message. What tools returned stands apart from what the speaker says."""
+    said, parts = spoken(shape), _parts(shape)
+    if not said or not results_in(shape) or not parts:
+        return words
+    returned = words_of_message({"content": [part for part in parts if "tool_use_id" in part]})
+    return f"{said}\n[a tool returned] {returned}"
+
+
 def _calls(shape: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The id of each call that a message makes, and the name of its tool."""
     calls = [(shape.get("call_id"), shape.get("name"))] if shape.get("type") == "function_call" else []
@@ -463,18 +593,3 @@ def _calls(shape: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         calls.append((call.get("id"), about.get("name") if isinstance(about, Mapping) else None))
     calls += [(part.get("id"), part.get("name")) for part in _parts(shape) if part.get("type") == "tool_use"]
     return ((id, name) for id, name in calls if isinstance(id, str) and isinstance(name, str))
-
-
-def _results(shape: Mapping[str, Any]) -> list[str]:
-    """The ids of the calls whose results a message brings."""
-    ids = [
-        shape.get("tool_call_id"),
-        shape.get("call_id"),
-        *(part.get("tool_use_id") for part in _parts(shape)),
-    ]
-    return [id for id in ids if isinstance(id, str)]
-
-
-def _only_results(shape: Mapping[str, Any]) -> bool:
-    parts = _parts(shape)
-    return bool(parts) and all(str(part.get("type")).endswith("tool_result") for part in parts)

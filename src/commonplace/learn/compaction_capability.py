@@ -44,6 +44,8 @@ class RecordCompaction(msgspec.Struct, frozen=True):
     run: str | None
     thread: str
     text: str
+    upto: int
+    """The number of the last message that it is about."""
     sources: tuple[str, ...]
 
 
@@ -100,8 +102,8 @@ def decide_compaction(overlay: Overlay, request: RecordCompaction) -> str | Deni
     if before:
         return before[0]
     summary = draft(
-        COMPACTED, actor=request.by, payload={"text": request.text}, run_id=request.run, session_id=request.thread,
-        labels={"sensitivity": "private"}, parents=request.sources,
+        COMPACTED, actor=request.by, payload={"text": request.text, "upto": request.upto},
+        run_id=request.run, session_id=request.thread, labels={"sensitivity": "private"}, parents=request.sources,
     )  # fmt: skip
     refused = check_emits(overlay, [summary])
     return refused or overlay.emit(summary).id

@@ -13,7 +13,17 @@ from ..recall.packing import CUT, PackLine
 from ..work.listing import pending, visible_records
 from ..work.opening import work as open_work
 from ..work.records import EVENTS, Approval, Decision, Discovery, Escalation, WorkRecord
-from .compaction_rules import BLOCKER, CONSTRAINT, DECISION, Standing, Statement, same_words, statements
+from .compaction_rules import (
+    BLOCKER,
+    CONSTRAINT,
+    DECISION,
+    PROPOSED,
+    RULE,
+    Standing,
+    Statement,
+    same_words,
+    statements,
+)
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -35,6 +45,8 @@ LABELLED = {
     CONSTRAINT: (CONSTRAINTS, "CONSTRAINT"),
 }
 """The section of each kind of statement, and the label that it has there, by which it is known again."""
+IF_ROOM = {RULE: (CONSTRAINTS, "CONSTRAINT"), PROPOSED: (DECISIONS, "DECISION (not approved)")}
+"""The same for what is kept as far as there is room: sentences without a label, and what nobody has approved."""
 
 NOT_SHOWN = "(it is sensitive and not copied)"
 STATE = "Current State"
@@ -62,17 +74,26 @@ class Keeping:
         self.notes: list[CompactLine] = []
         """Session notes, the last first: they are shown if there is room."""
 
-    def lines(self, messages: list[tuple[int, Statement]]) -> tuple[list[CompactLine], Standing]:
-        """All that is kept, with what stands of the statements in documents and messages. Statements come with their
-        positions in the book, which say which of two is later."""
+    def lines(
+        self, messages: list[tuple[int, Statement]]
+    ) -> tuple[list[CompactLine], list[CompactLine], Standing]:
+        """What must be kept, what is kept if there is room, and what stands of the statements in documents and
+        messages. Statements come with their positions in the book, which say which of two is later."""
         said = sorted((*self._said, *messages), key=lambda pair: pair[0])
         standing = Standing(statement for _, statement in said)
-        for what, (section, label) in LABELLED.items():
-            for one in standing.of(what):
-                where = f"#{one.number} {as_name(one.by)}" if one.number else one.by
-                self._add(section, f"{label}: ", one.text, where, (one.source,), one.shown)
+        self._state_all(standing, LABELLED)
+        must = len(self._lines)
+        self._state_all(standing, IF_ROOM)
+        lines = list(self._lines.values())
         order = [OBJECTIVE, BLOCKERS, DECISIONS, CONSTRAINTS]
-        return sorted(self._lines.values(), key=lambda line: order.index(line.kind)), standing
+        return sorted(lines[:must], key=lambda line: order.index(line.kind)), lines[must:], standing
+
+    def _state_all(self, standing: Standing, labelled: dict[str, tuple[str, str]]) -> None:
+        for what, (section, label) in labelled.items():
+            for statement in standing.of(what):
+                by = as_name(statement.by)
+                where = f"#{statement.number} {by}" if statement.number else statement.by
+                self._add(section, f"{label}: ", statement.text, where, (statement.source,), statement.shown)
 
     def _add(
         self, section: str, label: str, text: str, where: str, sources: tuple[str, ...], shown: bool = True

@@ -24,7 +24,16 @@ from ..ledger.views import Capability, Kind, View
 from ..memory.capability import MEMORY
 from ..memory.judging import decide_remember
 from ..memory.requests import Remember, RememberResult
-from .messages import BY_ID, INSTRUCTIONS, fingerprint_of, instructs, overlap, role_of, words_of_message
+from .messages import (
+    BY_ID,
+    INSTRUCTIONS,
+    beginning,
+    fingerprint_of,
+    instructs,
+    overlap,
+    role_of,
+    words_of_message,
+)
 
 OPENED, MESSAGE, SUMMARIZED, LEARNED = (
     "thread.opened",
@@ -56,6 +65,9 @@ class AddMessages(msgspec.Struct, frozen=True):
     after: int | None = None
     """The number of the message that the request before it added last: if the thread still ends there, all of these are
     new. None: they are compared with the end of the thread."""
+    split: tuple[int, int] | None = None
+    """If a summary of the thread stands among them: how many stand before it, and the number of the last message that
+    it is about. Those after it continue the thread from there, even if they say what was said before."""
 
 
 class MessagesAdded(msgspec.Struct, frozen=True):
@@ -119,7 +131,7 @@ def decide_add(overlay: Overlay, request: AddMessages) -> MessagesAdded | Denied
     number = last_number(overlay, key)
     if request.after not in (None, number):
         return MessagesAdded((), 0, 0, number, moved=True)
-    there = _at_the_end(overlay, key, request.drafts) if request.after is None else {}
+    there = {} if request.after is not None else _there(overlay, key, request.drafts, request.split)
     # An erased message is known by its place alone, where another may stand: what was erased must not come back.
     withheld = sum(not row[1] for row in there.values())
     overlay.prefetch(
@@ -147,19 +159,38 @@ def decide_add(overlay: Overlay, request: AddMessages) -> MessagesAdded | Denied
     return MessagesAdded(tuple(ids), repeated, withheld, number)
 
 
-def _at_the_end(overlay: Overlay, key: str, drafts: Sequence[Draft]) -> dict[int, Any]:
-    """The rows of those turns that the thread ends with already, by their places in the list."""
+def _there(
+    overlay: Overlay, key: str, drafts: Sequence[Draft], split: tuple[int, int] | None
+) -> dict[int, Any]:
+    """The rows of those turns of a list that the thread holds already, by their places in the list."""
     turns = [place for place, each in enumerate(drafts) if not instructs(each.payload["message"])]
     tokens = [
         (_token(drafts[place].payload, drafts[place].occurred_at), role_of(drafts[place].payload["message"]))
         for place in turns
     ]
-    rows = (
-        row for _, row in overlay.each("threads.messages", key, reverse=True) if row[3] not in INSTRUCTIONS
-    )
-    last = list(islice(rows, len(tokens) + MOST_ERASED))[::-1]
-    start, length = overlap([(row[1], row[3]) for row in last], tokens)
-    return dict(zip(turns[:length], last[start : start + length], strict=True))
+    if split is None:
+        rows = (row for _, row in overlay.each("threads.messages", key, reverse=True) if _is_turn(row))
+        last = list(islice(rows, len(tokens) + MOST_ERASED))[::-1]
+        start, length = overlap([(row[1], row[3]) for row in last], tokens)
+        return dict(zip(turns[:length], last[start : start + length], strict=True))
+    before, upto = sum(place < split[0] for place in turns), split[1]
+    there = dict[int, Any]()
+    if before:
+        about = overlay.each_between("threads.messages", (key,), 1, upto)
+        told = {row[1]: row for _, row in about if row[1]}
+        there = {
+            place: told[token]
+            for place, (token, _) in zip(turns[:before], tokens, strict=False)
+            if token in told
+        }
+    since = overlay.each_between("threads.messages", (key,), upto + 1, 2**53)
+    later = list(islice((row for _, row in since if _is_turn(row)), len(turns) - before))
+    length = beginning([(row[1], row[3]) for row in later], tokens[before:])
+    return there | dict(zip(turns[before : before + length], later[:length], strict=True))
+
+
+def _is_turn(row: Any) -> bool:
+    return row[3] not in INSTRUCTIONS
 
 
 def _instruction(overlay: Overlay, key: str, content: str) -> Any:

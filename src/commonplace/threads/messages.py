@@ -13,7 +13,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any
+from itertools import takewhile
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -316,6 +317,32 @@ def words_of_message(shape: Mapping[str, Any]) -> str:
     return "\n".join(part for part in _words(shape) if part.strip())
 
 
+def spoken(shape: Mapping[str, Any]) -> str:
+    """What the speaker says in words of its own: the text of a message without calls, documents and what tools
+    returned, which anybody may have written."""
+    returned = str(shape.get("type")).endswith("_output") or shape.get("tool_call_id") or shape.get("call_id")
+    if returned or _is_item(shape) or role_of(shape) in ("tool", "function"):
+        return ""
+    content = shape.get("content")
+    parts = content if isinstance(content, list | tuple) else [content]
+    texts = (part.get("text") if _is_text(part) else part for part in parts)
+    return "\n".join(text for text in texts if isinstance(text, str) and text.strip())
+
+
+def results_in(shape: Mapping[str, Any]) -> list[str]:
+    """The ids of the calls whose results a message brings."""
+    ids = [shape.get("tool_call_id")]
+    ids += [shape.get("call_id")] if str(shape.get("type")).endswith("_output") else []
+    content = shape.get("content")
+    for part in content if isinstance(content, list | tuple) else ():
+        ids += [part.get("tool_use_id")] if isinstance(part, Mapping) else []
+    return [id for id in ids if isinstance(id, str)]
+
+
+def _is_text(part: object) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(part, Mapping) and part.get("type") in TEXTS
+
+
 def _words(shape: Mapping[str, Any]) -> Iterator[str]:
     kind, content = shape.get("type"), shape.get("content")
     if kind == "function_call":
@@ -422,6 +449,12 @@ def overlap(there: list[Known], incoming: list[Known]) -> tuple[int, int]:
         if not end or there[end - 1][0]:
             return len(there), 0
         end -= 1
+
+
+def beginning(there: list[Known], incoming: list[Known]) -> int:
+    """How many messages both lists begin with. As above, those that were erased do not count alone."""
+    pairs = list(takewhile(lambda pair: _may_be(*pair), zip(there, incoming, strict=False)))
+    return len(pairs) if any(token for (token, _), _ in pairs) else 0
 
 
 def _may_be(old: Known, new: Known) -> bool:

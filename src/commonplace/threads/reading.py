@@ -101,6 +101,10 @@ class ThreadReader:
         labels = {**event.labels, **self._labels(event.id)[0]}
         return str(labels.get("sensitivity", "private"))
 
+    def masks(self, event: Event) -> bool:
+        """Whether a message is sensitive for the secrets in it alone, which `visible` has masked."""
+        return bool(event.payload.get("secrets")) and not event.parents and not self._labels(event.id)[0]
+
     def row(self, view: str) -> Any:
         """What a view says of the thread."""
         return self._viewer.views.get(view, self.key)

@@ -29,7 +29,16 @@ from ..verbs import verb
 from .capability import MESSAGE, OPENED, TEAM, AddMessages, MessagesAdded, Summarized, thread_key
 from .context import RECENT_SHARE, ThreadContext, thread_context
 from .learning import Learned, proposals_of, proposed, summary_of, that_fit
-from .messages import Message, NewMessage, as_json, as_markdown, checked_messages, role_of, with_data
+from .messages import (
+    Message,
+    NewMessage,
+    as_json,
+    as_markdown,
+    checked_messages,
+    results_in,
+    role_of,
+    with_data,
+)
 from .reading import PAGE, ThreadReader, ThreadSummary, last_summary, learned_upto, read
 
 if TYPE_CHECKING:
@@ -147,8 +156,10 @@ class Thread:
         self,
         incoming: Sequence[NewMessage],
         sources: Callable[[NewMessage], Sequence[str] | None] = lambda _: (),
+        summary: tuple[int, int] | None = None,
     ) -> AddedMessages:
-        """Add messages, each derived from its `sources`; None: it is not to be added."""
+        """Add messages, each derived from its `sources`; None: it is not to be added. `summary` is the place of the
+        message that holds a summary of the thread, and the number of the last message that the summary is about."""
         session = self._session
         settings, derived = session.settings(), [sources(message) for message in incoming]
         drafts = [
@@ -156,10 +167,12 @@ class Thread:
             for place, (message, parents) in enumerate(zip(incoming, derived, strict=True))
             if parents is not None
         ]
+        before = 0 if summary is None else sum(parents is not None for parents in derived[: summary[0]])
         ids, repeated, withheld, after = list[str](), 0, 0, None
         while drafts:
             part = tuple(drafts if after is None else drafts[:AT_ONCE])  # what is compared is the whole list
-            request = AddMessages(session.actor, session.run, self.name, part, AT_ONCE, after)
+            split = None if summary is None else (max(0, before - len(ids)), summary[1])
+            request = AddMessages(session.actor, session.run, self.name, part, AT_ONCE, after, split)
             answer: MessagesAdded = session.submit("threads.add", request, "add messages")
             ids += answer.ids
             repeated += answer.repeated
@@ -177,7 +190,7 @@ class Thread:
             payload = masked(payload)
         elif kinds:
             labels["sensitivity"], payload = "sensitive", {**payload, "secrets": list(kinds)}
-        if role_of(message.shape) in ("tool", "function"):
+        if role_of(message.shape) in ("tool", "function") or results_in(message.shape):
             labels["trust"] = "low"
         time = None if message.time_us is None else from_us(message.time_us)
         try:
