@@ -459,3 +459,39 @@ def test_facts_of_the_repository_are_merged_by_a_new_one_or_proposed(book: Book)
     (fact,) = lee.memory.list(repository=True)
     assert sorted(fact.citations) == ["NOTES.md:1", "evals/package.json:1"]
     assert len(fact.supersedes) == 2
+
+
+@pytest.mark.spec("6.6")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "- Blockers: DNS names are resolved by the old server",
+        "- Blockers: how conflicts are resolved",
+        "- Blockers: users see 'done' ✅ in the UI although it failed",
+        "- Risks: Fixed - price contracts may break us",
+    ],
+)
+def test_words_that_only_sound_like_an_end_do_not_remove_a_blocker(line: str) -> None:
+    with commonplace.open("memory:") as book:
+        notes = f"- Objective: Move the shop\n{line}"
+        book.documents.write_notes(notes)
+        assert book.learn.prune_notes().removed == ()
+        assert line in book.documents.notes()
+
+
+@pytest.mark.spec("6.6")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Status: DONE is what the folder says when it is over",
+        "> status: done",
+        "Phase 4 cannot be completed before the audit",
+        "Phase 4 was done badly, redo it",
+        "Phase 4 is half done",
+    ],
+)
+def test_a_sentence_about_an_end_is_none(text: str) -> None:
+    with commonplace.open("memory:") as book:
+        book.documents.add_to_task("Move the shop", "plan", text)
+        book.documents.write_notes("- Objective: Move the shop (phase: 4)\n- Blockers: none")
+        assert book.learn.prune_notes().removed == ()

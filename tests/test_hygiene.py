@@ -511,7 +511,7 @@ TASKS = {
         ("- Blockers: ~~DB access~~", "stale"),
         ("- [x] Blocker: DB access", "stale"),
         ("- Blockers: DB access — resolved on Monday", "stale"),
-        ("- Blockers: DB access was resolved", "stale"),
+        ("- Blockers: DB access was resolved", "unclear"),
         ("- Blockers: DB access (resolved); the vault is down", "unclear"),
         ("- Blockers: DB access (partly resolved)", "unclear"),
         ("- Blockers: waiting for Lena (resolved?)", "unclear"),

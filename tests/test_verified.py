@@ -176,3 +176,16 @@ def test_the_last_report_decides_and_the_first_failure_after_it_held_dates_it(
         assert (item.first_verified_us, item.last_verified_us) == (held[0], held[-1])
         later = [n for n, _ in own if n > held[-1]]
         assert item.regressed_us == (later[0] if later else None)
+
+
+@pytest.mark.spec("6.8", "L5")
+def test_what_an_actor_may_not_see_is_not_named_to_it(local: Book) -> None:
+    ada, eve = local.as_actor("ada"), local.as_actor("eve")
+    ada.learn.verify_item("T", "globex-merger", description="signed")
+    (report,) = local.events(kinds=["memory.verified"])
+    local.access.relabel(report.id, sensitivity="sensitive", reason="not for everybody")
+    for item in ("nope", "globex-merger"):
+        with pytest.raises(NotFound) as refused:
+            eve.learn.verify_item("T", item, holds=False)
+        assert ("globex" in str(refused.value)) == (item == "globex-merger")
+    assert [item.status for item in local.learn.verified("T")] == ["VERIFIED"]

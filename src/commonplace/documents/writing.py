@@ -183,10 +183,8 @@ def decide_report(overlay: Overlay, request: ReportItem) -> str | Denied:
     report, reports = request.report, entries(overlay, request.path)
     items = {item.id for item in verified_items(reports)}
     if not report.holds and report.item not in items:
-        there = f"there are {', '.join(sorted(items))}" if items else "nothing was verified yet"
         raise NotFound(
-            f"item {shown(report.item)} was never verified in this task, so it cannot have regressed ({there}): "
-            "name what blocks the task in the notes instead"
+            f"item {shown(report.item)} was never verified in this task, so it cannot have regressed"
         )
     about = [entry for entry in reports if entry.report is not None and entry.report.item == report.item]
     if report.iteration is not None and about and about[-1].report == report:

@@ -37,11 +37,11 @@ _WHEN = (
     r"|satur|sun)day\b).*)?"
 )
 _MARKED = re.compile(
-    r"(?ix) ^~~.*~~\W*$ | ^\[x\] | [✅✔☑]"
+    r"(?ix) ^~~.*~~\W*$ | ^\[x\] | ^[✅✔☑] | [✅✔☑]\W*$"
     rf"| [(\[] (?:is\ |now\ |already\ )? {_ENDED}\b [^()\[\]]* [)\]]\W*$"
     rf"| (?:\s[—–-]+|[:,])\s* (?:now\ |already\ )? {_ENDED} {_WHEN} [.!]?$"
-    rf"| \b(?:is|are|was|were|been)\ (?:now\ |already\ )?(?:resolved|solved|unblocked) {_WHEN} [.!]?$"
-    r"| ^(?:resolved|fixed|solved|unblocked)\b\s*[:—–-]"
+    rf"| \b(?:is|was|been)\ (?:now|already)\ (?:resolved|solved|unblocked) {_WHEN} [.!]?$"
+    r"| ^(?:resolved|unblocked)\b\s*:"
 )
 _HINTED = re.compile(r"(?i)\b(?:resolved|fixed|solved|unblocked|no longer)\b|~~")
 _CONDITION = re.compile(rf"(?i)\b{_ENDED} (?:if|once|when|after|as soon as|unless|until|pending)\b")

@@ -26,14 +26,16 @@ OVER = ("DONE", "SUPERSEDED")
 HISTORY = "notes_history.md"
 """The document of a task's folder that takes what is removed from NOTES.md."""
 
-STATUS = re.compile(r"(?im)^\W*status\W*\b(\w+)")
+STATUS = re.compile(r"(?im)^[ \t*_#-]*status[ \t*_]*:[ \t*_]*(\w+)[ \t*_.]*$")
+"""A line that says the status and nothing else: a sentence about it, or a quotation, is none."""
 _PHASE = re.compile(r"(?i)\bphase\W{0,3}(\d{1,4})\b")
 _ENDED = re.compile(r"(?i)\bphase\W{0,3}\d{1,4}\W{1,3}(?:is )?complete")
 """The notes say themselves that the phase is over, as the end of a phase writes them."""
 _REPORT = re.compile(r"(?i)report|complet|done|finish")
 _SAYS_COMPLETE = re.compile(
     r"(?im)^\W*phase[-_ ]?(\d{1,4})\b"
-    r"(?![^\n]*\b(?:not|in progress|when|if|until|once|to be|must|should|will|\d+ ?%)(?!\w))"
+    r"(?![^\n]*\b(?:not|in progress|when|if|until|once|to be|must|should|will|cannot|can't|half|partly|almost|badly|redo"
+    r"|\d+ ?%)(?!\w))"
     r"[^\n]{0,80}\b(?:complete|completed|done|finished)\b"
 )
 

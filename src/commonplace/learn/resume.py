@@ -469,13 +469,18 @@ def _document_lines(material: TaskMaterial) -> Iterator[ResumeLine]:
 def _progress_lines(material: TaskMaterial) -> Iterator[ResumeLine]:
     """Which phases are done, and the last completion report."""
     done, under_way = material.phases.completed, material.phases.under_way
-    parts = [f"ended: {', '.join(done)}"] if done else []
-    parts += [f"started and not ended: {', '.join(under_way)}"] if under_way else []
+    parts = [f"ended: {', '.join(map(_quoted, done))}"] if done else []
+    parts += [f"started and not ended: {', '.join(map(_quoted, under_way))}"] if under_way else []
     parts += [f"the task is DONE ({COMPLETION})"] if COMPLETION in material.folder else []
     if parts:
         yield _line("Task folder", -1, "; ".join(parts), "phases")
     for name, entry in material.reports[-1:]:
         yield replace(entry_line("Task folder", name, entry, material.stale), barred="")
+
+
+def _quoted(phase: str) -> str:
+    """The name of a phase, so that nothing in it reads as the line that it stands in."""
+    return f"“{phase}”" if re.search(r"[;,()]", phase) else phase
 
 
 def session_lines(

@@ -9,7 +9,7 @@ from ..documents.document import slug, task_path, verified_items
 from ..documents.verbs import visible_entries
 from ..documents.verified import VERIFIED_ITEMS, ItemReport, VerifiedItem, VerifiedItems
 from ..documents.writing import ReportItem
-from ..errors import TooLarge
+from ..errors import NotFound, TooLarge
 from ..ledger.checks import check_name, check_text, check_whole
 
 if TYPE_CHECKING:
@@ -47,6 +47,15 @@ def verify_item(
         None if iteration is None else check_whole("iteration", iteration),
     )
     request = ReportItem(session.actor, task_path(task, VERIFIED_ITEMS), report, session.run)
+    known = verified(session, task)
+    if not holds and all(each.id != report.item for each in known):  # also of one that this actor may not see
+        there = (
+            f"there are {', '.join(each.id for each in known)}" if len(known) else "nothing was verified yet"
+        )
+        raise NotFound(
+            f"item {report.item!r} was never verified in this task, so it cannot have regressed ({there}): name what "
+            "blocks the task in the notes instead"
+        )
     session.submit("documents.report", request, "verify an item")
     return next(each for each in verified(session, task) if each.id == report.item)
 
