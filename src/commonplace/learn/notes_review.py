@@ -34,8 +34,8 @@ _ENDED = re.compile(r"(?i)\bphase\W{0,3}\d{1,4}\W{1,3}(?:is )?complete")
 _REPORT = re.compile(r"(?i)report|complet|done|finish")
 _SAYS_COMPLETE = re.compile(
     r"(?im)^\W*phase[-_ ]?(\d{1,4})\b"
-    r"(?![^\n]*\b(?:not|in progress|when|if|until|once|to be|must|should|will|cannot|can't|half|partly|almost|badly|redo"
-    r"|\d+ ?%)(?!\w))"
+    r"(?![^\n]*\b(?:not|in progress|when|if|until|once|to be|must|should|will|cannot|can't|half|partly|almost|badly"
+    r"|redo|\d+ ?%)(?!\w))"
     r"[^\n]{0,80}\b(?:complete|completed|done|finished)\b"
 )
 
