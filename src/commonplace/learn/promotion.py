@@ -24,7 +24,7 @@ from ..memory.remember import previewed, remember_or_hold
 from ..memory.repository_facts import about_one_plan, checked_fact, lasting_subject
 from ..memory.requests import Prove, RememberResult
 from ..recall.trials import DigestTrial, tried_on_digests
-from .evidence import Evidence, evidence_of, source_events
+from .evidence import Evidence, evidence_of, source_events, sources_so_far
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -47,8 +47,10 @@ class CandidateRecord(Readable, msgspec.Struct, frozen=True):
     reason: str
     confidence: float = 0.0
     origins: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
+    """Sources that say otherwise, and items that dispute a source."""
     not_counted: tuple[tuple[str, str], ...] = ()
-    """Sources that are no evidence, and why."""
+    """Sources and citations that are no evidence, and why."""
     item: str = ""
     """The item that it has become, is known as, or waits as."""
     comparison: str = ""
@@ -65,6 +67,7 @@ class CandidateRecord(Readable, msgspec.Struct, frozen=True):
         lines = [f"{self.promote}: {self.subject or '(no subject)'}{kind}: {self.reason}"]
         lines += [f"  {line}" for line in self.comparison.splitlines()]
         lines += [f"  {digest}" for digest in self.trial.worse]
+        lines += [f"  against it: {id}" for id in self.against]
         lines += [f"  not counted: {id} ({why})" for id, why in self.not_counted]
         if self.choices and self.item:
             lines.append(f"  waits as {self.item}: resolve it with {', '.join(self.choices)}")
@@ -184,7 +187,9 @@ def _reviewed(session: Session, fact: Mapping[str, Any], task: str, write: bool)
         return _tried_again(session, record, waiting, sources, write)
     hold: Held | None = None
     if preview.item is not None:
-        hold, record = _examined(session, record, preview.item, sources, result.superseded)
+        hold, record = _examined(
+            session, record, preview.item, sources, result.superseded, vouches=not sources
+        )
         noted = {name: value for name, value in (("evidence", record.basis), ("task", task)) if value}
         fields["provenance"] = {"metadata": noted} if noted else {}
     if write:
@@ -217,16 +222,17 @@ def _folder(task: str) -> str:
 
 
 def _examined(
-    session: Session, record: CandidateRecord, item: Item, sources: Sequence[str], ends: Sequence[str]
-) -> tuple[Held | None, CandidateRecord]:
+    session: Session, record: CandidateRecord, item: Item, sources: Sequence[str], ends: Sequence[str],
+    *, vouches: bool, waiting: bool = False,
+) -> tuple[Held | None, CandidateRecord]:  # fmt: skip
     """Whether what is new has to wait, and the record of why or why not."""
-    found = evidence_of(session, item, sources)
+    found = evidence_of(session, item, sources, vouches=vouches, waiting=waiting)
     trial = tried_on_digests(session, item, ends) if found.enough else DigestTrial()
     hold = trial.hold() if found.enough else Held("evidence", reason=found.lacking)
     record = replace(
-        record, confidence=found.confidence, origins=found.origins, not_counted=found.not_counted, trial=trial,
-        promote="yes" if hold is None else "defer", reason=_why(found, trial), basis=found.basis,
-        choices=() if hold is None else hold.choices,
+        record, confidence=found.confidence, origins=found.origins, against=found.against,
+        not_counted=found.not_counted, trial=trial, promote="yes" if hold is None else "defer",
+        reason=_why(found, trial), basis=found.basis, choices=() if hold is None else hold.choices,
     )  # fmt: skip
     return hold, record
 
@@ -274,17 +280,23 @@ def _waiting(session: Session, result: RememberResult) -> Item | None:
 def _tried_again(
     session: Session, record: CandidateRecord, waiting: Item, sources: Sequence[str], write: bool
 ) -> CandidateRecord:
-    """Count what is new with what it waits with. If that is enough, it stands from now on."""
-    event = session.ledger.event(waiting.id)
-    before = [] if event is None else [*event.parents]
-    every = [*(before or [waiting.id]), *(sources or ())]
+    """Count what is new with what it waits with, and record it. If that is enough, it stands from now on."""
+    before = sources_so_far(session, waiting)
     ends = () if waiting.held is None else waiting.held.supersedes
-    hold, record = _examined(session, record, waiting, list(dict.fromkeys(every)), ends)
+    vouches = not sources and session.actor != waiting.agent
+    every = list(dict.fromkeys([*before, *sources]))
+    hold, record = _examined(session, record, waiting, every, ends, vouches=vouches, waiting=True)
     record = replace(record, item=waiting.id)
-    if hold is None and write:
-        try:
-            request = Prove(session.actor, waiting.id, record.basis, session.run)
-            session.submit("memory.prove", request, "promote")
-        except Conflict as error:  # something contradicts it by now
-            return replace(record, promote="defer", reason=str(error))
+    if not write:
+        return record
+    unfit = {id for id, _ in record.not_counted}
+    brought = tuple(id for id in sources if id not in before and id not in unfit)
+    try:
+        request = Prove(session.actor, waiting.id, record.basis, session.run, brought, vouches, hold)
+        session.submit("memory.prove", request, "promote")
+    except Conflict as error:  # something contradicts it by now, or somebody else was faster
+        with session.viewer() as viewer:
+            now = viewer.item(waiting.id)
+        known = now is not None and now.current
+        return replace(record, promote="no" if known else "defer", reason=str(error), choices=())
     return record
