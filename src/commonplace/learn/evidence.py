@@ -8,24 +8,20 @@ nothing when it comes back (an echo), and what is derived has the origins of wha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ..access.rights import OWNER, THREAD, rights_of, role_of
+from ..access.rights import OWNER, rights_of, role_of
 from ..documents.document import day_of
 from ..documents.verbs import Documents
 from ..errors import NotFound
 from ..ledger.checks import check_each, check_name
 from ..ledger.events import Event
 from ..ledger.printing import Readable
-from ..ledger.reader import ViewReader
-from ..ledger.scopes import scope_of
 from ..memory.agreement import Agreement, agreement, content_words
-from ..memory.echoes import echo_among, texts_of
+from ..memory.echoes import echo_among, shown_before
 from ..memory.items import Corroboration, Item, event_text, subject_and_fact, texts_in
-from ..memory.remember import MOST_SHOWN
 from ..memory.requests import RECALLED, RECEIPT, UPDATED
 from ..recall.verification import cited_lines
 
@@ -275,22 +271,11 @@ class _Gathering:
             yield f"an echo: memory has shown {shown} before it was said" if shown else event
 
     def _shown_before(self, event: Event) -> str:
-        """Something that memory had shown to the actor or in the run of an event, and that the event repeats, or that
-        says the same as the lesson."""
-        views, item = self._viewer.now, self._viewer.item(event.id)
+        """Something that memory had shown to the actor or in the run of an event, and that says the same as the lesson
+        or as the event."""
+        shown, item = shown_before(self._session, self._viewer, event), self._viewer.item(event.id)
         content = {"kind": "note", "body": self._said(event, item)} if item is None else item.as_content()
-        ids = [id for id in islice(_shown_to(views, event), MOST_SHOWN) if id != event.id]
-        items = {id: other for id in ids if (other := self._viewer.item(id)) is not None}
-        others = self._session.ledger.events_by_id([id for id in ids if id not in items])
-        told = [other for other in self._session.visible(others) if not other.kind.startswith(THREAD)]
-        shown = [(id, texts_of(other)) for id, other in items.items()]
-        shown += [(other.id, [text for text in texts_in(other.payload) if " " in text]) for other in told]
-        same = (
-            id
-            for id, texts in shown
-            if any(agreement(self._subject, self._fact, text).agrees for text in texts)
-        )
-        return next(same, "") or echo_among(content, shown)
+        return shown.echo(self._subject, self._fact) or echo_among(content, shown.texts)
 
     def _agreement(self, event: Event, item: Item | None) -> Agreement:
         return agreement(self._subject, self._fact, self._said(event, item))
@@ -316,16 +301,6 @@ class _Gathering:
         if item is not None:
             return str(item.provenance.get("source_kind") or "") in IN_PERSON
         return event.kind.startswith(("user.", "memory."))
-
-
-def _shown_to(views: ViewReader, event: Event) -> Iterator[str]:
-    """What was shown before an event to anybody in its run, and to its actor outside any, the last first."""
-    scope = scope_of(event)
-    places = [(scope, "", event.actor)] + ([(scope, event.run_id)] if event.run_id else [])
-    for place in places:
-        for key, id in views.each("memory.heard", *place, reverse=True):
-            if int(key[3]) < event.position:
-                yield str(id)
 
 
 def _source_of(item: Item) -> tuple[str, ...]:

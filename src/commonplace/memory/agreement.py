@@ -45,7 +45,7 @@ class Agreement(NamedTuple):
     """Why it does not agree."""
 
 
-class _Said(NamedTuple):
+class _Statement(NamedTuple):
     """What sentences say, without the words that every text has."""
 
     words: tuple[str, ...]
@@ -87,7 +87,7 @@ def content_words(text: str) -> frozenset[str]:
     return frozenset(_content(_flat(sentences(_HUMP.sub(" ", text)))))
 
 
-def _compared(mine: _Said, wanted: frozenset[str], theirs: _Said, taken_back: bool) -> Agreement:
+def _compared(mine: _Statement, wanted: frozenset[str], theirs: _Statement, taken_back: bool) -> Agreement:
     words = frozenset(theirs.words)
     shared = wanted & words
     if len(shared) < max(SHARE * len(wanted), min(FEWEST, len(wanted)), 1):
@@ -121,12 +121,12 @@ def _replaced(mine: Sequence[str], theirs: Sequence[str]) -> bool:
     return few and same and sorted(gone) != sorted(new)
 
 
-def _said(parts: Sequence[Sentence], names: frozenset[str]) -> _Said:
+def _said(parts: Sequence[Sentence], names: frozenset[str]) -> _Statement:
     every = _flat(parts)
     numbers = frozenset(word.rstrip(".,:") for word in every if _NUMBER.fullmatch(word))
     named = frozenset(word for word in every if word in names and not negates(word)) - numbers
     denied = frozenset(word for sentence in parts for word in _denied(sentence))
-    return _Said(tuple(_content(every)), denied, numbers, named)
+    return _Statement(tuple(_content(every)), denied, numbers, named)
 
 
 def _denied(sentence: Sentence) -> Iterable[str]:

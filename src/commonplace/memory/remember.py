@@ -18,7 +18,7 @@ from ..ledger.encoding import blobs_of, decode, encode_payload
 from ..ledger.labels import SENSITIVITY, TRUST, strictness
 from ..verbs import RunId
 from .cores import core_of, may_know, no_core
-from .echoes import comparable, echo_among, texts_of
+from .echoes import MOST_SHOWN, comparable, echo_among, texts_of
 from .exclusions import excluded
 from .fields import check_one_of, check_tasks, checked, shape_of
 from .items import Held, Item, from_row, texts_in, value_text
@@ -32,9 +32,6 @@ from .visibility import may_be_told
 if TYPE_CHECKING:
     from ..ledger.reader import ViewReader
     from ..session import Session
-
-MOST_SHOWN = 500
-"""How much of what a run was shown is compared with what it remembers."""
 
 TRUST_OF = {"tool": "low", "import": "low"}
 """How far what comes from a source is trusted unless somebody says so."""

@@ -49,6 +49,8 @@ class Remember(msgspec.Struct, frozen=True):
     override: str = ""
     echo_of: str = ""
     """Something that was shown to the author, which this repeats."""
+    not_after: tuple[str, ...] = ()
+    """It is refused if an item that says the same has one of these statuses: it has ended, and does not come back."""
     id: str | None = None
     occurred_us: int | None = None
 
