@@ -408,8 +408,16 @@ def test_a_pattern_over_several_works_is_proposed_as_a_skill(local: Book) -> Non
     head = local.head
     local.learn.propose_skills()
     assert local.head == head
+    local.as_actor("ben").learn.propose_skills()  # others propose nothing twice either
     (skill,) = local.inbox().proposals
     assert (skill.kind, skill.text) == ("procedure", pattern.text)
+    local.memory.resolve(skill.id, "skip", "no")
+    for actor in (local, local.as_actor("ben"), local.as_actor("cat")):
+        proposed = actor.learn.propose_skills()
+        assert proposed.results[0].reason == f"declined before: {skill.id} said the same"
+        assert "not proposed: declined before" in str(proposed)
+    assert not local.inbox().proposals
+    local.memory.restore(skill.id)
     assert local.memory.resolve(skill.id, "create").current
 
 

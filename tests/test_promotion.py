@@ -116,13 +116,36 @@ def test_a_call_that_cannot_be_understood_is_refused_with_the_place(local: Book)
     for facts, why in (
         ("one", "is not a list"),
         ([CONVENTION, "two"], "fact 2: 'two' is not a mapping"),
-        ([{**CONVENTION, "colour": "red"}], "fact 1 has no colour: its fields are subject, fact"),
+        (
+            [CONVENTION, {**CONVENTION, "subjct": ""}],
+            "fact 2 has an unknown field 'subjct': its fields are subject",
+        ),
     ):
         with pytest.raises(BadInput, match=why):
             local.learn.promote(facts)  # type: ignore[arg-type]
     (record,) = local.learn.promote([{**CONVENTION, "sources": "abc"}])
     assert record.promote == "no"
     assert str(local.learn.promote([])) == "no facts were given"
+    many = [local.record("agent.spoke", payload={"text": "x"}).id for _ in range(101)]
+    (record,) = local.learn.promote({**CONVENTION, "sources": many})  # one fact alone will do
+    assert record.promote == "no"
+    assert record.reason == "sources are at most 100 events, not 101: name those that say it"
+    (record,) = local.learn.promote({**CONVENTION, "category": "PROJECT"}, dry_run=True)
+    assert (record.promote, record.classification) == ("defer", "project")
+
+
+@pytest.mark.spec("6.6", "6.11")
+def test_what_a_person_has_declined_does_not_come_back(local: Book) -> None:
+    ada = local.as_actor("ada")
+    (record,) = ada.learn.promote([CONVENTION])
+    local.memory.resolve(record.item, "skip", "it is wrong")
+    head = local.head
+    for actor in (ada, local.as_actor("ben"), local):
+        (again,) = actor.learn.promote([from_two_runs(local, CONVENTION)] if actor is ada else [CONVENTION])
+        assert (again.promote, again.reason) == ("no", f"declined before: {record.item} said the same")
+    assert [event.kind for event in local.events(after=head) if event.kind.startswith("memory.item")] == []
+    (again,) = ada.learn.promote([{**CONVENTION, "override": "the routes were renamed since"}])
+    assert again.promote == "defer"
 
 
 @pytest.mark.spec("6.6")

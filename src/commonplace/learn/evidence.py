@@ -15,7 +15,7 @@ import msgspec
 from ..access.rights import OWNER, rights_of, role_of
 from ..documents.document import day_of
 from ..documents.verbs import Documents
-from ..errors import NotFound
+from ..errors import BadInput, NotFound
 from ..ledger.checks import check_each, check_name
 from ..ledger.events import Event
 from ..ledger.printing import Readable
@@ -40,6 +40,8 @@ nothing speaks against it."""
 MANY_ROLES = 3
 PERSON = "person"
 
+MOST_SOURCES = 100
+"""How many sources a fact can have."""
 DEEPEST = 20
 """How many steps the sources of a source are followed."""
 IN_PERSON = ("", "user", "operator")
@@ -116,7 +118,8 @@ class _Origin(NamedTuple):
 
 
 def source_events(session: Session, sources: Sequence[str]) -> list[str]:
-    """The events of sources: an event or item by its id, a document by its path. Raises NotFound."""
+    """The events of sources: an event or item by its id, a document by its path. Raises NotFound, or
+    BadInput if they are too many."""
     ids = list[str]()
     for source in (check_name("a source", source) for source in check_each("sources", sources)):
         event = session.ledger.event(source)
@@ -128,7 +131,12 @@ def source_events(session: Session, sources: Sequence[str]) -> list[str]:
             raise NotFound(
                 f"there is no source {source!r}: give the ids of events and items, or the paths of documents"
             )
-    return list(dict.fromkeys(ids))
+    ids = list(dict.fromkeys(ids))
+    if len(ids) > MOST_SOURCES:
+        raise BadInput(
+            f"sources are at most {MOST_SOURCES:,} events, not {len(ids):,}: name those that say it"
+        )
+    return ids
 
 
 def evidence_of(
@@ -310,8 +318,8 @@ def _source_of(item: Item) -> tuple[str, ...]:
 
 
 def _verified(session: Session, item: Item) -> tuple[tuple[str, ...], list[tuple[str, str]]]:
-    """The citations of an item, if all of them hold: the repository has the lines, and they speak of what the item
-    speaks of. And those that do not count, with the reason."""
+    """The citations of an item, if all of them hold: the repository has the lines, and they have a word of what the
+    item says, or the item names the file. And those that do not count, with the reason."""
     root = session.services.repository
     if root is None:
         return (), []
@@ -320,7 +328,7 @@ def _verified(session: Session, item: Item) -> tuple[tuple[str, ...], list[tuple
         place = cited_lines(root, citation)
         if place.wrong:
             unseen.append((citation, place.wrong))
-        elif not words & content_words(place.text):
+        elif not words & content_words(place.text) and place.file not in item.text:
             unseen.append((citation, "the cited lines have no word of this"))
         else:
             cited.append(citation)

@@ -46,6 +46,9 @@ WAITS = {
 }
 """What an item that is held waits for."""
 
+DECLINED = ("dropped", "forgotten")
+"""What has one of these statuses was declined: an agent does not propose it again."""
+
 MOST_LINKED = 5
 """Entries that a core links a new one to by itself."""
 
@@ -109,17 +112,26 @@ class Foreseen(NamedTuple):
     """The facts under the same key that say otherwise."""
     near: Item | None
     """The item that it would be held for as nearly the same."""
+    ended: str = ""
+    """Why it would not come back, if somebody has declined or forgotten the same."""
 
 
 def foreseen(views: ViewReader, rights: Rights, content: Mapping[str, Any], now_us: int) -> Foreseen:
     """What a fact would meet, as far as its author may see it. It reads as `decide_remember` does, and writes
     nothing."""
-    request = Remember(rights.actor, content, {})
+    request = Remember(rights.actor, content, {}, not_after=DECLINED)
     # What is called here only reads, which a snapshot can as well as a transaction.
     case = Case(cast(Overlay, views), request, rights, new_item(rights.actor, content, now_us))
     against = tuple(fact for fact in case.same_key() if contradicts(case.new, fact))
     near = _nearest(case, ())
-    return Foreseen(_twin(case), _broader(case), against, None if near is None else near[0])
+    ended = _ended(case)
+    return Foreseen(
+        _twin(case),
+        _broader(case),
+        against,
+        None if near is None else near[0],
+        "" if ended is None else ended.reason,
+    )
 
 
 def decide_remember(overlay: Overlay, request: Remember) -> RememberResult | Denied:

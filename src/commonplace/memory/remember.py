@@ -275,19 +275,24 @@ def checked_content(kind: str, *, text: str | None = None, value: Any = ..., **f
     return content
 
 
-def previewed(session: Session, **fields: Any) -> Previewed:
-    """What would become of something to remember, as `remember` takes it; nothing is kept."""
+def previewed(session: Session, not_after: tuple[str, ...] = (), **fields: Any) -> Previewed:
+    """What would become of something to remember, as `remember` takes it; nothing is kept. It is refused if an item
+    that says the same has one of the statuses `not_after`."""
     asked = _asked(session, {**PARAMETERS, **fields})
+    asked = asked._replace(request=replace(asked.request, not_after=not_after))
     session = session.in_scope(asked.scope).for_run(asked.request.run)
     preview: Previewed = session.submit("memory.preview", judge(session, [asked])[0].request, "remember")
     _note_compared(session, [preview.result])
     return preview
 
 
-def remember_or_hold(session: Session, hold: Held | None, **fields: Any) -> RememberResult:
-    """Remember something, as `remember` takes it; or hold it in the inbox, if it says why."""
+def remember_or_hold(
+    session: Session, hold: Held | None, not_after: tuple[str, ...] = (), **fields: Any
+) -> RememberResult:
+    """Remember something, as `remember` takes it; or hold it in the inbox, if it says why. It is refused if an item
+    that says the same has one of the statuses `not_after`."""
     asked = _asked(session, {**PARAMETERS, **fields})
-    asked = asked._replace(request=replace(asked.request, hold=hold))
+    asked = asked._replace(request=replace(asked.request, hold=hold, not_after=not_after))
     return _submitted(session.in_scope(asked.scope).for_run(asked.request.run), [asked])[0]
 
 

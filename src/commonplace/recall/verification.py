@@ -135,20 +135,25 @@ class CitedLines(NamedTuple):
     """The lines that a citation names, or why they cannot be seen."""
 
     text: str = ""
+    file: str = ""
+    """The name of the file, without its folder."""
     wrong: str = ""
+    named: bool = True
+    """Whether it names a file at all."""
 
 
 def cited_lines(root: Path, citation: str) -> CitedLines:
     """Look up one citation (file:line, file:first-last) in a repository."""
     match = _CITED.fullmatch(citation.strip())
     if match is None or not match["first"] or "://" in citation:
-        return CitedLines(wrong="it cannot be looked up: write file:line")
+        return CitedLines(wrong="it cannot be looked up: write file:line", named=False)
     try:
         path = (root / match["file"]).resolve()
         if not path.is_relative_to(root.resolve()):
             return CitedLines(wrong="it lies outside the repository")
         if not path.is_file():
-            return CitedLines(wrong="there is no such file in the repository")
+            named = _EXPLICIT.fullmatch(match["file"]) is not None
+            return CitedLines(wrong="there is no such file in the repository", named=named)
         if path.stat().st_size > LARGEST:
             return CitedLines(wrong=f"the file has more than {LARGEST:,} bytes")
         lines = path.read_bytes().decode(errors="replace").splitlines()
@@ -157,7 +162,7 @@ def cited_lines(root: Path, citation: str) -> CitedLines:
     first, last = int(match["first"]), int(match["last"] or match["first"])
     if not 1 <= first <= last <= len(lines):
         return CitedLines(wrong=f"the file has no lines {first}-{last}")
-    return CitedLines("\n".join(lines[first - 1 : last]))
+    return CitedLines("\n".join(lines[first - 1 : last]), path.name)
 
 
 def as_item(id: str, by: str, text: str) -> Item:
