@@ -321,6 +321,34 @@ def test_digests_of_others_and_of_other_scopes_are_not_tried(local: Book) -> Non
     assert (record.trial.tried, len(record.trial.worse)) == (1, 1)
 
 
+@pytest.mark.spec("6.11", "3.9")
+def test_digests_of_readers_who_may_not_read_the_lesson_are_not_tried(local: Book) -> None:
+    taught(local)
+    local.as_actor("dev-3").digest("run the tests", max_items=2, rules={"semantic": {"enabled": False}})
+    fact = from_two_runs(local, MAKE_TEST)
+    assert len(local.learn.promote([fact], dry_run=True)[0].trial.worse) == 1
+    local.access.grant("dev-3", tiers={"long_term": "none"})
+    (record,) = local.learn.promote([fact], dry_run=True)
+    assert (record.promote, record.trial.tried) == ("yes", 0)
+
+
+@pytest.mark.spec("6.11")
+def test_the_inbox_says_why_a_lesson_waits_by_now(local: Book) -> None:
+    taught(local)
+    first, second = from_two_runs(local, MAKE_TEST)["sources"]
+    local.learn.promote([{**MAKE_TEST, "sources": [first]}])
+    assert [item.held.reason for item in local.inbox().held if item.held] == ["one source"]
+    digest = local.digest("run the tests", max_items=2, rules={"semantic": {"enabled": False}})
+    (record,) = local.learn.promote([{**MAKE_TEST, "sources": [second]}])
+    assert record.promote == "defer"
+    (waiting,) = local.inbox().held
+    assert waiting.held is not None
+    assert (waiting.held.receipts, waiting.held.items) == ((digest.receipt_id,), record.trial.lost)
+    head = local.head
+    local.learn.promote([{**MAKE_TEST, "sources": [second]}])
+    assert local.head == head
+
+
 @pytest.mark.spec("6.11", "L10")
 def test_a_digest_of_which_something_was_erased_cannot_be_tried_and_is_counted(local: Book) -> None:
     data, _, _ = taught(local)

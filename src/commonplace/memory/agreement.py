@@ -32,6 +32,8 @@ TRUTH = frozenset({"true", "right", "correct", "so", "valid", "case"})
 _EXAMPLE = re.compile(r",?\s*\b(?:such as|for example|for instance|e\.g\.),?\s+\S+", re.IGNORECASE)
 _NUMBER = re.compile(r"[-+]?\d[\d.,:/-]*[a-z%°]{0,3}")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_UNSEEN = frozenset("\u115f\u1160\u3164\uffa0")
+"""Letters without a shape."""
 _PART = re.compile(r"[^\W_]+")
 
 
@@ -85,6 +87,11 @@ def say_the_same(first: str, second: str) -> Agreement:
 def content_words(text: str) -> frozenset[str]:
     """The stems of the words of a text that are no stopwords, and those of the parts of its identifiers."""
     return frozenset(_content(_flat(sentences(_HUMP.sub(" ", text)))))
+
+
+def says_something(text: str) -> bool:
+    """Whether there is a letter or digit in a text that can be seen."""
+    return any(char.isalnum() and char not in _UNSEEN for char in text)
 
 
 def _compared(mine: _Statement, wanted: frozenset[str], theirs: _Statement, taken_back: bool) -> Agreement:

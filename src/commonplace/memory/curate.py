@@ -30,7 +30,7 @@ from ..ledger.labels import strictness
 from ..ledger.printing import LeftOut, number
 from ..models import Model, answer_of, decoded
 from ..recall.escaping import as_data, as_name, block, mark_of
-from .agreement import content_words, say_the_same
+from .agreement import content_words, say_the_same, says_something
 from .curation import Curate, Curated, CurateDecision, CuratedFact, last_curated_day
 from .echoes import ShownBefore, shown_before
 from .items import Item, remarks
@@ -317,8 +317,8 @@ def _by_model(model: Model, lines: Sequence[LoggedLine]) -> tuple[list[Recurrenc
     for fact in decoded(answer, ProposedFacts).facts:
         text = " ".join(fact.text.split())
         unknown = sorted({*fact.lines} - {*range(1, len(fitting_lines) + 1)})
-        if not text or not fact.lines or unknown:
-            why = "it says nothing" if not text else "it cites no line"
+        if not says_something(text) or not fact.lines or unknown:
+            why = "it says nothing" if not says_something(text) else "it cites no line"
             why = f"it cites line {unknown[0]}, which the model was not given" if unknown else why
             left_out.append(LeftOut(f"a proposal of the model, {masked(text)[:SHOWN]!r}", why))
             continue
