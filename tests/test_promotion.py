@@ -126,10 +126,10 @@ def test_a_call_that_cannot_be_understood_is_refused_with_the_place(local: Book)
     (record,) = local.learn.promote([{**CONVENTION, "sources": "abc"}])
     assert record.promote == "no"
     assert str(local.learn.promote([])) == "no facts were given"
-    many = [local.record("agent.spoke", payload={"text": "x"}).id for _ in range(101)]
+    many = [local.record("agent.spoke", payload={"text": "x"}).id for _ in range(1_001)]
     (record,) = local.learn.promote({**CONVENTION, "sources": many})  # one fact alone will do
     assert record.promote == "no"
-    assert record.reason == "sources are at most 100 events, not 101: name those that say it"
+    assert record.reason == "sources are at most 1,000 events, not 1,001: name those that say it"
     (record,) = local.learn.promote({**CONVENTION, "category": "PROJECT"}, dry_run=True)
     assert (record.promote, record.classification) == ("defer", "project")
 

@@ -40,7 +40,7 @@ nothing speaks against it."""
 MANY_ROLES = 3
 PERSON = "person"
 
-MOST_SOURCES = 100
+MOST_SOURCES = 1_000
 """How many sources a fact can have."""
 DEEPEST = 20
 """How many steps the sources of a source are followed."""
