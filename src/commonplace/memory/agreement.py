@@ -29,7 +29,7 @@ IGNORED = STOPWORDS | {"every", "always"}
 TRUTH = frozenset({"true", "right", "correct", "so", "valid", "case"})
 """What a negation of the whole sentence stands before."""
 
-_EXAMPLE = re.compile(r",?\s*\b(?:such as|for example|for instance|e\.g\.),?\s+\S+", re.IGNORECASE)
+_EXAMPLE = re.compile(r"\b(?:such as|for example|for instance|e\.g\.),?\s++\S++", re.IGNORECASE)
 _NUMBER = re.compile(r"[-+]?\d[\d.,:/-]*[a-z%°]{0,3}")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _UNSEEN = frozenset("\u115f\u1160\u3164\uffa0")
