@@ -101,10 +101,62 @@ def test_plans_days_and_tasks_are_taken_out_of_the_subject_and_asked_about_in_th
     named = book.learn.check_fact("feature-x naming", "Handlers are named after their route.", **GOOD)
     assert outcomes(named)["task names"] == "fail"
     beyond = book.learn.check_fact("Naming", "Handlers are named after their route in feature-x.", **GOOD)
-    assert outcomes(beyond) == {"beyond one plan": "ask"}
+    assert outcomes(beyond)["beyond one plan"] == "fail"
     assert not beyond.ok
     day = book.learn.check_fact("Naming", "Handlers are named after their route since 2026-03-01.", **GOOD)
     assert outcomes(day) == {"beyond one plan": "ask"}
+
+
+@pytest.mark.spec("6.6")
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, "yes"),
+        ({"category": "Reference"}, "yes"),
+        ({"subject": "Phase 2: test command"}, "yes"),
+        ({"subject": "phase 2"}, "no"),
+        ({"subject": "feature-x: test command"}, "no"),
+        ({"fact": "In phase 2 the test command is renamed."}, "no"),
+        ({"fact": "See feature-x for how the test command is named."}, "no"),
+        ({"reason": "It was found in feature-x."}, "defer"),
+        ({"fact": "On 2026-03-04 the test command got a name."}, "defer"),
+        ({"fact": "On 2026-03-04 the test command got a name.", "override": "the name holds since"}, "yes"),
+        ({"fact": "The test key is ghp_" + "a1B2" * 9 + "."}, "no"),
+        ({"reason": "The test key is ghp_" + "a1B2" * 9 + "."}, "no"),
+        ({"fact": "The test branch feature/x was merged in commit 3fa9c21."}, "no"),
+        (
+            {"fact": "The test branch feature/x was merged in commit 3fa9c21.", "override": "it is a trap"},
+            "yes",
+        ),
+        ({"fact": "One. Two is here. Three is there. Four is a test."}, "no"),
+        ({"category": "gossip"}, "no"),
+    ],
+)
+def test_a_check_and_a_promotion_say_the_same(book: Book, changed: dict[str, Any], verdict: str) -> None:
+    book.documents.add_to_task("Feature X", "plan", "Status: in progress")
+    fact = {"subject": "Test command", "fact": "The test command is `npm test`.", **GOOD, **changed}
+    ada = book.as_actor("ada", role="developer")
+    checked = ada.learn.check_fact(**fact)
+    (record,) = ada.learn.promote(fact, dry_run=True)
+    assert record.promote == verdict, str(record)
+    found = {step.outcome for step in checked}
+    assert ("no" if "fail" in found else "defer" if "ask" in found else "yes") == verdict, str(checked)
+    assert "a1B2" not in f"{checked} {record}"
+
+
+@pytest.mark.spec("6.6", "6.11")
+def test_a_fact_that_waits_or_was_declined_is_not_called_known(book: Book) -> None:
+    fact = {"subject": "Login", "fact": "A login takes an email address.", **GOOD}
+    ada = book.as_actor("ada", role="developer")
+    (record,) = ada.learn.promote(fact)
+    assert record.promote == "defer"
+    checked = book.as_actor("ben").learn.check_fact(**fact)
+    assert outcomes(checked) == {"same fact": "ask"}
+    assert "waits already" in says(checked, "same fact")
+    book.memory.resolve(record.item, "skip", "it is wrong")
+    checked = book.as_actor("ben").learn.check_fact(**fact)
+    assert outcomes(checked) == {"same fact": "fail"}
+    assert "declined before" in says(checked, "same fact")
 
 
 @pytest.mark.spec("6.6", "3.5", "L9")
@@ -137,7 +189,7 @@ def test_citations_are_looked_up_before_they_are_written(book: Book) -> None:
         "Login", "A login takes an email address.", **{**GOOD, "citations": ["a.py:3"]}
     )
     assert outcomes(gone) == {"citations": "fail"}
-    assert "a.py is gone" in says(gone, "citations")
+    assert "a.py:3: there is no such file" in says(gone, "citations")
     beyond = {**GOOD, "citations": ["evals/package.json:99"]}
     assert "no lines 99-99" in says(
         book.learn.check_fact("Login", "A login is short.", **beyond), "citations"

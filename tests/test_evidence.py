@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import commonplace
 from commonplace import Book
+from commonplace.documents.writing import WriteDocument
 from commonplace.errors import Denied, NotFound
 from commonplace.learn.evidence import confidence
 from commonplace.learn.skills import SKILL
@@ -115,36 +116,196 @@ def test_what_is_derived_has_the_origins_of_what_it_is_derived_from(local: Book)
     assert (record.promote, record.origins) == ("defer", ("run r1",))
 
 
+@pytest.mark.spec("6.11", "L9")
+@pytest.mark.parametrize("copied", ["spoke", "document", "note"])
+def test_a_copy_of_any_kind_is_no_new_origin(local: Book, copied: str) -> None:
+    source = said(local, "r1", "dev-1")
+    with local.run(run_id="r2").agent("dev-2") as turn:
+        if copied == "spoke":
+            copy = turn.record("agent.spoke", payload={"text": SAID}, parents=[source]).id
+        elif copied == "note":
+            copy = str(turn.remember(f"{SAID}.", parents=[source], shared=True).id)
+        else:
+            noted = WriteDocument("dev-2", "sessions/x/y.md", "append", SAID, run="r2", parents=(source,))
+            copy = turn._session.write("documents.write", noted).id
+    (record,) = local.learn.promote([{**FACT, "sources": [source, copy]}], dry_run=True)
+    assert (record.promote, record.origins) == ("defer", ("run r1",))
+
+
+@pytest.mark.spec("6.11")
+def test_what_is_concluded_from_other_things_has_its_author_as_origin(local: Book) -> None:
+    others = [said(local, run, "dev-2", "Lunch is at noon") for run in ("r1", "r2")]
+    dev = local.as_actor("dev-1")
+    notes = [
+        str(dev.remember(text, parents=[parent]).id)
+        for text, parent in zip(
+            (SAID, f"{SAID}, as a rule, in the whole of the service"), others, strict=True
+        )
+    ]
+    (record,) = dev.learn.promote([{**FACT, "sources": notes}], dry_run=True)
+    assert (record.promote, len(record.origins)) == ("defer", 1)
+
+
+@pytest.mark.spec("6.11", "L9")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Handlers do not answer errors as problem JSON with a code field.",
+        "It is false that every handler answers errors as problem JSON with a code field.",
+        "Every handler answers errors as problem JSON with a code field? No.",
+        "Every handler answers errors as problem XML with a code field.",
+    ],
+)
+def test_what_says_otherwise_speaks_against_it(local: Book, text: str) -> None:
+    sources = [said(local, "r1", "dev-1"), said(local, "r2", "dev-2"), said(local, "r3", "dev-3", text)]
+    (record,) = local.as_actor("dev-1").learn.promote([{**FACT, "sources": sources}])
+    assert (record.promote, record.reason) == ("defer", "a source says otherwise")
+    assert record.against == (sources[2],)
+    assert record.confidence == confidence(2, 2, 0, 1)
+    assert f"against it: {sources[2]}" in str(record)
+
+
+@pytest.mark.spec("6.11", "L9")
+def test_another_number_speaks_against_it_and_one_that_is_missing_does_not_count(local: Book) -> None:
+    fact = {**FACT, "subject": "Retries", "fact": "The client retries a request 5 times."}
+    texts = [
+        "The client retries a request five times",
+        "The client retries a request 3 times",
+        "It retries requests",
+    ]
+    five, three, none = (said(local, f"r{n}", "dev-1", text) for n, text in enumerate(texts))
+    (record,) = local.learn.promote([{**fact, "sources": [five, three, none]}], dry_run=True)
+    assert (record.origins, record.against) == (("run r0",), (three,))
+    assert [id for id, _ in record.not_counted] == [none]
+
+
+@pytest.mark.spec("6.11")
+def test_sources_that_have_ended_do_not_count(local: Book) -> None:
+    first, second = said(local, "r1", "dev-1"), local.as_actor("dev-2").remember(f"{SAID}.", shared=True)
+    local.memory.archive(str(second.id), why="old")
+    (record,) = local.learn.promote([{**FACT, "sources": [first, str(second.id)]}], dry_run=True)
+    assert (record.promote, record.not_counted) == ("defer", ((second.id, "it is archived"),))
+
+
+@pytest.mark.spec("6.11", "L9")
+def test_three_agents_that_say_so_are_three_origins_and_one_that_says_it_twice_is_one(local: Book) -> None:
+    with local.run(run_id="r1").agent("dev-1") as turn:
+        (waiting,) = turn.learn.promote([FACT])
+    with local.run(run_id="r2").agent("dev-1") as turn:
+        assert turn.learn.promote([FACT])[0].promote == "defer"  # the same author
+    own = said(local, "r3", "dev-1")
+    assert local.as_actor("dev-1").learn.promote([{**FACT, "sources": [own]}])[0].origins == ("run r3",)
+    with local.run(run_id="r4").agent("dev-2") as turn:
+        assert turn.learn.promote([FACT], dry_run=True)[0].promote == "yes"
+        assert facts(local) == []  # a dry run proves nothing
+        (record,) = turn.learn.promote([FACT])
+    assert (record.promote, record.item) == ("yes", waiting.item)
+    assert [other.actor for other in local.memory.get(waiting.item).corroborated] == ["dev-2"]
+
+
+@pytest.mark.spec("6.11", "L8", "L10")
+def test_what_is_brought_later_gives_its_labels_and_takes_the_fact_with_it(local: Book) -> None:
+    first = said(local, "r1", "dev-1")
+    second = said(local, "r2", "dev-1", labels={"sensitivity": "sensitive", "trust": "low"})
+    dev = local.as_actor("dev-1")
+    dev.learn.promote([{**FACT, "sources": [first]}])
+    (record,) = dev.learn.promote([{**FACT, "sources": [second]}])
+    kept = local.memory.get(record.item)
+    assert (record.promote, kept.sensitivity, kept.trust) == ("yes", "sensitive", "low")
+    assert kept.id in local.erase(second).erased
+    assert facts(local) == []
+
+
+@pytest.mark.spec("6.11")
+def test_sources_that_are_not_enough_are_kept_for_the_next_one(local: Book) -> None:
+    dev = local.as_actor("dev-1")
+    odd = said(local, "r0", "dev-3", "Lunch is at noon")
+    dev.learn.promote([{**FACT, "sources": [odd]}])
+    assert "(no source that counts)" in str(local.inbox())
+    dev.learn.promote([{**FACT, "sources": [said(local, "r1", "dev-1")]}])
+    assert "(one source)" in str(local.inbox())
+    (record,) = dev.learn.promote([{**FACT, "sources": [said(local, "r2", "dev-2")]}])
+    assert (record.promote, record.origins) == ("yes", ("run r1", "run r2"))
+
+
 @pytest.mark.spec("6.11")
 def test_a_source_that_says_nothing_of_it_does_not_count(local: Book) -> None:
     sources = [said(local, "r1", "dev-1"), said(local, "r2", "dev-2", "Lunch is at noon")]
     (record,) = local.as_actor("dev-1").learn.promote([{**FACT, "sources": sources}], dry_run=True)
     assert record.promote == "defer"
-    assert record.not_counted == ((sources[1], "it says nothing of this"),)
+    assert record.not_counted == ((sources[1], "it says too little of this"),)
 
 
 @pytest.mark.spec("6.11", "4.10")
 def test_a_citation_that_holds_is_enough_and_one_that_does_not_is_not(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
-    (tmp_path / "src" / "api.py").write_text("\n".join(f"line = {n}" for n in range(1, 13)))
+    lines = [f"line = {n}" for n in range(1, 12)]
+    (tmp_path / "src" / "api.py").write_text("\n".join([*lines, "def answer_error(code):", "    ..."]))
     with commonplace.open("memory:", repository=tmp_path) as book:
         dev = book.as_actor("dev-1")
-        (record,) = dev.learn.promote([{**FACT, "citations": ["src/api.py:99"]}])
-        assert (record.promote, record.reason) == ("defer", "one source")
-        fact = {**FACT, "subject": "Answers of handlers", "fact": "Handlers never answer with plain text."}
-        (record,) = dev.learn.promote([fact])
-        assert record.promote == "yes"
-        assert record.reason == "src/api.py:12-12 can be seen"
+        for citation, why in (
+            ("src/api.py:99", "the file has no lines 99-99"),
+            ("src/web.py:1", "there is no such file in the repository"),
+            ("../other.py:1", "it lies outside the repository"),
+            ("https://example.org/api:1", "it cannot be looked up: write file:line"),
+            ("src/api.py:3", "the cited lines have no word of this"),
+        ):
+            (record,) = dev.learn.promote([{**FACT, "citations": [citation]}], dry_run=True)
+            assert (record.promote, record.reason) == ("defer", "one source")
+            assert record.not_counted == ((citation, why),)
+        fact = {**FACT, "citations": ["src/api.py:12", "src/api.py:99"]}
+        assert dev.learn.promote([fact], dry_run=True)[0].promote == "defer"  # all of them must hold
+        (record,) = dev.learn.promote([FACT])
+        assert (record.promote, record.reason) == ("yes", "src/api.py:12 can be seen")
+
+
+@pytest.mark.spec("6.11", "4.10")
+def test_citations_name_files_in_any_usual_way(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    for name in ("Makefile", "Dockerfile", ".env.example", "src/http.py", "src/my handlers.py"):
+        (tmp_path / name).write_text("# every handler answers errors\n")
+    with commonplace.open("memory:", repository=tmp_path) as book:
+        for citation in (
+            "Makefile:1", "Dockerfile:1-1", ".env.example:1", "./src/http.py:1", f"{tmp_path}/src/http.py:1",
+            "src/my handlers.py:1",
+        ):  # fmt: skip
+            (record,) = book.as_actor("dev-1").learn.promote(
+                [{**FACT, "citations": [citation]}], dry_run=True
+            )
+            assert (record.promote, record.not_counted) == ("yes", ()), citation
 
 
 @pytest.mark.spec("6.11")
 def test_the_word_of_a_person_is_enough(local: Book) -> None:
-    word = local.record(
-        "user.injected", payload={"text": "All errors are problem JSON, always."}, actor="kim"
-    )
-    (record,) = local.as_actor("dev-1").learn.promote([{**FACT, "sources": [word.id]}])
-    assert (record.promote, record.reason) == ("yes", "kim said so")
+    local.access.grant("kim", role="person")
+    kim = local.as_actor("kim")
+    words = [
+        kim.record("user.injected", payload={"text": SAID}).id,
+        str(kim.remember(f"{SAID}, I think.").id),
+        *kim.thread("chat").add([{"role": "user", "content": SAID}]).ids,
+    ]
+    for word in words:
+        (record,) = local.learn.promote([{**FACT, "sources": [word]}], dry_run=True)
+        assert (record.promote, record.reason) == ("yes", "kim said so")
+    (record,) = local.as_actor("dev-1").learn.promote([{**FACT, "sources": words[:1]}])
     assert local.memory.get(record.item).provenance["metadata"]["evidence"] == "a person's word"
+    owners = local.record("user.injected", payload={"text": f"{SAID} always"}).id
+    (record,) = local.learn.promote([{**FACT, "subject": "Errors", "sources": [owners]}], dry_run=True)
+    assert record.basis == "a person's word"
+
+
+@pytest.mark.spec("6.11", "L9")
+def test_an_agent_is_no_person_whatever_it_says_of_itself(local: Book) -> None:
+    dev = local.as_actor("dev-1")
+    words = [
+        dev.record("user.injected", payload={"text": SAID}).id,
+        str(dev.remember(f"{SAID}, I think.", provenance={"source_kind": "user"}).id),
+        *dev.thread("chat").add([{"role": "user", "content": SAID}]).ids,
+        *local.thread("app").add([{"role": "assistant", "content": SAID}]).ids,
+    ]
+    for word in words:
+        (record,) = dev.learn.promote([{**FACT, "sources": [word]}], dry_run=True)
+        assert (record.promote, record.reason) == ("defer", "one source")
 
 
 @pytest.mark.spec("6.11")
@@ -247,8 +408,16 @@ def test_a_pattern_over_several_works_is_proposed_as_a_skill(local: Book) -> Non
     head = local.head
     local.learn.propose_skills()
     assert local.head == head
+    local.as_actor("ben").learn.propose_skills()  # others propose nothing twice either
     (skill,) = local.inbox().proposals
     assert (skill.kind, skill.text) == ("procedure", pattern.text)
+    local.memory.resolve(skill.id, "skip", "no")
+    for actor in (local, local.as_actor("ben"), local.as_actor("cat")):
+        proposed = actor.learn.propose_skills()
+        assert proposed.results[0].reason == f"declined before: {skill.id} said the same"
+        assert "not proposed: declined before" in str(proposed)
+    assert not local.inbox().proposals
+    local.memory.restore(skill.id)
     assert local.memory.resolve(skill.id, "create").current
 
 

@@ -116,13 +116,36 @@ def test_a_call_that_cannot_be_understood_is_refused_with_the_place(local: Book)
     for facts, why in (
         ("one", "is not a list"),
         ([CONVENTION, "two"], "fact 2: 'two' is not a mapping"),
-        ([{**CONVENTION, "colour": "red"}], "fact 1 has no colour: its fields are subject, fact"),
+        (
+            [CONVENTION, {**CONVENTION, "subjct": ""}],
+            "fact 2 has an unknown field 'subjct': its fields are subject",
+        ),
     ):
         with pytest.raises(BadInput, match=why):
             local.learn.promote(facts)  # type: ignore[arg-type]
     (record,) = local.learn.promote([{**CONVENTION, "sources": "abc"}])
     assert record.promote == "no"
     assert str(local.learn.promote([])) == "no facts were given"
+    many = [local.record("agent.spoke", payload={"text": "x"}).id for _ in range(1_001)]
+    (record,) = local.learn.promote({**CONVENTION, "sources": many})  # one fact alone will do
+    assert record.promote == "no"
+    assert record.reason == "sources are at most 1,000 events, not 1,001: name those that say it"
+    (record,) = local.learn.promote({**CONVENTION, "category": "PROJECT"}, dry_run=True)
+    assert (record.promote, record.classification) == ("defer", "project")
+
+
+@pytest.mark.spec("6.6", "6.11")
+def test_what_a_person_has_declined_does_not_come_back(local: Book) -> None:
+    ada = local.as_actor("ada")
+    (record,) = ada.learn.promote([CONVENTION])
+    local.memory.resolve(record.item, "skip", "it is wrong")
+    head = local.head
+    for actor in (ada, local.as_actor("ben"), local):
+        (again,) = actor.learn.promote([from_two_runs(local, CONVENTION)] if actor is ada else [CONVENTION])
+        assert (again.promote, again.reason) == ("no", f"declined before: {record.item} said the same")
+    assert [event.kind for event in local.events(after=head) if event.kind.startswith("memory.item")] == []
+    (again,) = ada.learn.promote([{**CONVENTION, "override": "the routes were renamed since"}])
+    assert again.promote == "defer"
 
 
 @pytest.mark.spec("6.6")
@@ -296,6 +319,34 @@ def test_digests_of_others_and_of_other_scopes_are_not_tried(local: Book) -> Non
     assert local.as_actor("dev-2").learn.promote([fact], dry_run=True)[0].trial.tried == 0
     (record,) = local.learn.promote([fact], dry_run=True)  # Alice's digest could not have held it
     assert (record.trial.tried, len(record.trial.worse)) == (1, 1)
+
+
+@pytest.mark.spec("6.11", "3.9")
+def test_digests_of_readers_who_may_not_read_the_lesson_are_not_tried(local: Book) -> None:
+    taught(local)
+    local.as_actor("dev-3").digest("run the tests", max_items=2, rules={"semantic": {"enabled": False}})
+    fact = from_two_runs(local, MAKE_TEST)
+    assert len(local.learn.promote([fact], dry_run=True)[0].trial.worse) == 1
+    local.access.grant("dev-3", tiers={"long_term": "none"})
+    (record,) = local.learn.promote([fact], dry_run=True)
+    assert (record.promote, record.trial.tried) == ("yes", 0)
+
+
+@pytest.mark.spec("6.11")
+def test_the_inbox_says_why_a_lesson_waits_by_now(local: Book) -> None:
+    taught(local)
+    first, second = from_two_runs(local, MAKE_TEST)["sources"]
+    local.learn.promote([{**MAKE_TEST, "sources": [first]}])
+    assert [item.held.reason for item in local.inbox().held if item.held] == ["one source"]
+    digest = local.digest("run the tests", max_items=2, rules={"semantic": {"enabled": False}})
+    (record,) = local.learn.promote([{**MAKE_TEST, "sources": [second]}])
+    assert record.promote == "defer"
+    (waiting,) = local.inbox().held
+    assert waiting.held is not None
+    assert (waiting.held.receipts, waiting.held.items) == ((digest.receipt_id,), record.trial.lost)
+    head = local.head
+    local.learn.promote([{**MAKE_TEST, "sources": [second]}])
+    assert local.head == head
 
 
 @pytest.mark.spec("6.11", "L10")

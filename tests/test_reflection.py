@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import commonplace
-from commonplace import BadInput, Book, Denied, NotEnabled, Turn
+from commonplace import BadInput, Book, Denied, NotEnabled, NotFound, Turn
 from commonplace.learn.reflection import reflect_if_due
 from commonplace.models import endpoint
 from commonplace.state.policy import AgentMemory, AgentPolicy, Policy
@@ -175,6 +175,9 @@ def test_of_two_that_find_it_due_one_reflects(book: Book, ada: Turn) -> None:
 def test_what_is_wrong_with_a_call(book: Book, ada: Turn) -> None:
     with pytest.raises(BadInput, match="say which run to reflect on"):
         book.as_actor("ada").learn.reflect()
+    for call in (book.as_actor("ada").learn.reflect, book.as_actor("ada").learn.reflection_due):
+        with pytest.raises(NotFound, match="there is no run 'voyge'"):
+            call("voyge")
     with pytest.raises(BadInput, match="threshold 0 is not a whole number from 1"):
         ada.learn.reflect(threshold=0)
     observe(book, "The tide comes in.")
@@ -194,6 +197,25 @@ def test_a_run_that_is_only_a_name_can_be_reflected_on(book: Book) -> None:
         book.record("world.observed", payload={"text": text}, run_id="trek")
     assert "- world.observed by owner: The ice is thin." in ada.learn.reflect("trek", threshold=2).text
     assert ada.learn.reflection_due("trek", threshold=2).count == 3
+
+
+@pytest.mark.spec("6.4")
+def test_a_later_reflection_keeps_what_earlier_ones_have_said(book: Book, ada: Turn) -> None:
+    observe(book, "The storm is over.")
+    observe(book, "The harbour is closed after the storm.")
+    first = ada.learn.reflect(force=True, model=lambda _: json.dumps(GOOD))
+    observe(book, "The train is late.")
+    second = ada.learn.reflect(force=True)
+    belief = GOOD["beliefs"][0]["text"]
+    assert f"- earlier: {belief}" in second.text
+    assert first.id in second.cites
+    for n in range(20):
+        observe(book, f"Wave number {n} breaks on rock {n * 7}.")
+    ada.record("agent.reflected", payload={"text": second.text})
+    third = ada.learn.reflect(force=True)
+    assert f"- earlier: {belief}" in third.text  # though nothing else of then is looked at any more
+    assert "earlier: earlier" not in third.text
+    assert third.text.count("- earlier: ") <= 4
 
 
 # what it derives from, and who sees it
@@ -354,6 +376,7 @@ def test_a_model_says_it_better_and_cites_what_it_rests_on(
             "unknown field `labels`",
         ),
         ('{"beliefs": [{"text": "  ", "events": [1]}]}', "says nothing"),
+        (json.dumps({"beliefs": [{"text": "\u200b\u2060\u3164 \u2800", "events": [1]}]}), "says nothing"),
         (json.dumps({"beliefs": [{"text": "x" * 501, "events": [1]}]}), "length <= 500"),
         ("x" * 20_001, "at most 20,000 are read"),
     ],

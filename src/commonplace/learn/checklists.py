@@ -6,24 +6,24 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import msgspec
 
 from ..access.masking import kinds_of_secrets, masked
-from ..documents.document import NOTES, TASKS, DocumentEntry, entries, rendered, task_of
+from ..documents.document import NOTES, TASKS, DocumentEntry, entries, rendered, slug, task_of
 from ..documents.notes import check_notes
 from ..documents.writing import WriteDocument, WriteDocuments
 from ..errors import BadInput
 from ..ledger.checks import check_text
 from ..ledger.printing import Listing, Readable, number
 from ..memory.exclusions import excluded
-from ..memory.items import CATEGORIES, Item
+from ..memory.items import CATEGORIES
 from ..memory.judging import Foreseen, foreseen
 from ..memory.reading import compared
 from ..memory.remember import checked_content
-from ..memory.repository_facts import checked_fact, lasting_subject
-from ..recall.verification import check, claims
+from ..memory.repository_facts import about_one_plan, checked_fact, lasting_subject
+from ..recall.verification import cited_lines
 from .hygiene import readable_documents
 from .note_lines import objective_of
 from .notes_review import HISTORY, NoteFinding, reviewed, task_states
@@ -66,6 +66,27 @@ class FactChecklist(Listing[ChecklistStep], msgspec.Struct, frozen=True):
         return "\n".join([f"{head}: {self.subject!r}", *map(str, self.steps)])
 
 
+class WrittenFact(NamedTuple):
+    """A fact of the repository as its author gives it."""
+
+    subject: str
+    fact: str
+    citations: Sequence[str] = ()
+    reason: str = ""
+    category: str | None = None
+    override: str = ""
+
+    @property
+    def classified(self) -> str | None:
+        """The category, however it is spelled; None if it is none."""
+        form = self.category.strip().casefold() if isinstance(self.category, str) else ""
+        return form if form in CATEGORIES else None
+
+
+ABOUT_A_TASK = ("plan names and days", "task names", "beyond one plan")
+"""The steps that keep what is about one task with the task."""
+
+
 def check_fact(
     session: Session,
     subject: str,
@@ -74,29 +95,27 @@ def check_fact(
     citations: Sequence[str] = (),
     reason: str = "",
     category: str | None = None,
+    override: str = "",
     at: At = None,
 ) -> FactChecklist:
     """Check a fact of the repository before it is written: every step of the checklist, with pass, fail, ask or skipped
-    and what to do. It writes nothing; `memory.repository_fact` takes the same parameters.
+    and what to do. It writes nothing; `memory.repository_fact` takes the same parameters, and `learn.promote` goes
+    through the same steps.
 
-    `subject` is what the fact is about. `fact` is one or two sentences."""
+    `subject` is what the fact is about. `fact` is one or two sentences. `override` is why it is kept although it looks
+    like something that is told elsewhere, or names a day."""
     session.check_reads("long_term")
+    written = WrittenFact(subject, fact, citations, reason, category, override)
     kept = lasting_subject(" ".join(check_text("subject", subject).split()))
-    steps = [
-        _classified(category),
-        _wanted(check_text("fact", fact)),
-        _complete(subject, fact, citations, reason, category),
-        _lasting(subject, kept),
-    ]
-    tasks = _tasks(session, at)
-    steps.append(_slugs(kept, tasks))
+    steps = steps_of_fact(session, written, at=at)
     if any(step.outcome == "fail" for step in steps):
         told = "not looked at until the steps above pass"
-        names = ("same fact", "near-duplicates", "outdated fact", "beyond one plan", "citations")
+        names = ("same fact", "near-duplicates", "outdated fact", "citations")
         steps += [ChecklistStep(name, "skipped", told) for name in names]
     else:
         content = checked_content(
-            "fact", key=kept, value=fact, citations=list(citations), reason=reason, category=category, repository=True
+            "fact", key=kept, value=fact, citations=list(citations), reason=reason, category=written.classified,
+            repository=True,
         )  # fmt: skip
         with session.viewer(at) as viewer:
             met = _met(viewer, content, session.ledger.moment(at))
@@ -105,33 +124,50 @@ def check_fact(
             item for item in (met.near, *met.against) if item is not None and item.agent != session.actor
         ]
         session.was_shown([item.id for item in shown])
-        steps += [_beyond(fact, reason, tasks), _cited(session, content, at)]
+        steps.append(_cited(session, citations, at))
     ok = all(step.outcome in ("pass", "skipped") for step in steps)
     return FactChecklist(ok, tuple(steps), masked(kept))
 
 
-def _classified(category: str | None) -> ChecklistStep:
-    if category in CATEGORIES:
-        return ChecklistStep("classified", "pass", f"it is of the category {category}")
+def steps_of_fact(
+    session: Session, written: WrittenFact, task: str = "", at: At = None
+) -> list[ChecklistStep]:
+    """The steps that need no look at what is known. `check_fact` and `promote` go through them. `task` is the name of
+    the task that has found it out. Raises BadInput for what is no text."""
+    tasks = [*([slug(task)] if task else []), *_tasks(session, at)]
+    kept = lasting_subject(" ".join(check_text("subject", written.subject).split()))
+    return [
+        _classified(written),
+        _wanted(written, session.settings(at).exclusions == "off"),
+        _complete(written),
+        _lasting(written.subject, kept),
+        _slugs(kept, tasks),
+        _beyond(written, tasks),
+    ]
+
+
+def _classified(written: WrittenFact) -> ChecklistStep:
+    if written.classified is not None:
+        return ChecklistStep("classified", "pass", f"it is of the category {written.classified}")
     return ChecklistStep("classified", "fail", f"say which category it is: {', '.join(CATEGORIES)}")
 
 
-def _wanted(fact: str) -> ChecklistStep:
-    if secrets := kinds_of_secrets([fact]):
+def _wanted(written: WrittenFact, anything: bool) -> ChecklistStep:
+    texts = [written.subject, check_text("fact", written.fact), written.reason, *written.citations]
+    if secrets := kinds_of_secrets([text for text in texts if isinstance(text, str)]):
         says = f"it holds a secret ({', '.join(secrets)}): keep that in a vault, and say where"
         return ChecklistStep("exclusions", "fail", says)
-    if why := excluded(fact):
+    why = None if anything or check_text("override", written.override).strip() else excluded(written.fact)
+    if why:
         says = f"{why.reason} ({why.rule}: {why.evidence}); if it is worth keeping all the same, say why in override"
         return ChecklistStep("exclusions", "fail", says)
     says = "it is no code state, no git history and no state of a task under way"
     return ChecklistStep("exclusions", "pass", says)
 
 
-def _complete(
-    subject: str, fact: str, citations: Sequence[str], reason: str, category: str | None
-) -> ChecklistStep:
+def _complete(written: WrittenFact) -> ChecklistStep:
     try:
-        checked_fact(subject, fact, citations, reason, category)
+        checked_fact(written.subject, written.fact, written.citations, written.reason, written.category)
     except BadInput as error:
         return ChecklistStep("five fields", "fail", str(error).partition("repository: ")[2] or str(error))
     return ChecklistStep("five fields", "pass", "subject, fact, citations, reason and category are there")
@@ -170,6 +206,27 @@ def _tasks(session: Session, at: At) -> list[str]:
     ]
 
 
+def _beyond(written: WrittenFact, tasks: Sequence[str]) -> ChecklistStep:
+    name, plain = "beyond one plan", " ".join(written.fact.split())
+    named = next((task for task in tasks if _names(plain, task)), "") or about_one_plan(plain)
+    if named:
+        says = (
+            f"the fact is about one task ({named}): keep it in the task's folder, or say what holds beyond it"
+        )
+        return ChecklistStep(name, "fail", says)
+    if written.override.strip():
+        return ChecklistStep(name, "pass", "it names no plan or task, and override says why it is kept")
+    reason = check_text("reason", written.reason)
+    named = next((task for task in tasks if _names(reason, task)), "") or about_one_plan(reason)
+    if named:
+        says = f"the reason names one task ({named}): does it matter after that? If so, say why in override"
+        return ChecklistStep(name, "ask", says)
+    if lasting_subject(plain) != plain.strip(" ,;:–"):
+        says = "the fact names a ticket or a day: does it hold beyond that? If so, say why in override"
+        return ChecklistStep(name, "ask", says)
+    return ChecklistStep(name, "pass", "it names no plan, day or task")
+
+
 def _met(viewer: Viewer, content: dict[str, object], now_us: int) -> Foreseen:
     """What the fact would meet, as far as its author may see it then and now."""
     met = foreseen(viewer.views, viewer.rights_then, content, now_us)
@@ -177,10 +234,15 @@ def _met(viewer: Viewer, content: dict[str, object], now_us: int) -> Foreseen:
         None if item is None or not viewer.allows(item) else item
         for item in (met.twin, met.broader, met.near)
     )
-    return Foreseen(twin, broader, tuple(filter(viewer.allows, met.against)), near)
+    return Foreseen(twin, broader, tuple(filter(viewer.allows, met.against)), near, met.ended)
 
 
 def _same(met: Foreseen) -> ChecklistStep:
+    if met.twin is not None and not met.twin.current:
+        says = f"the same waits already, as {met.twin.id}: bring more evidence with promote, or let it be resolved"
+        return ChecklistStep("same fact", "ask", says)
+    if met.ended:
+        return ChecklistStep("same fact", "fail", met.ended)
     if met.twin is not None:
         return ChecklistStep(
             "same fact", "fail", f"it is known already, as {met.twin.id}: there is nothing to write"
@@ -214,32 +276,15 @@ def _outdated(viewer: Viewer, content: dict[str, object], met: Foreseen) -> Chec
     return ChecklistStep("outdated fact", "ask", says)
 
 
-def _beyond(fact: str, reason: str, tasks: Sequence[str]) -> ChecklistStep:
-    name = "beyond one plan"
-    plain = " ".join(fact.split())
-    named = [task for task in tasks if _names(fact, task) or _names(reason, task)]
-    if named:
-        says = (
-            f"it names the task {named[0]}: does it matter after that? If not, keep it in the task's folder"
-        )
-        return ChecklistStep(name, "ask", says)
-    if lasting_subject(plain) != plain.strip(" ,;:–"):
-        says = (
-            "the fact names a plan or a day: does it hold beyond that? If not, keep it in the task's folder"
-        )
-        return ChecklistStep(name, "ask", says)
-    return ChecklistStep(name, "pass", "it names no plan, day or task")
-
-
-def _cited(session: Session, content: dict[str, object], at: At) -> ChecklistStep:
+def _cited(session: Session, citations: Sequence[str], at: At) -> ChecklistStep:
     root = session.services.repository
-    item = Item(id="", agent=session.actor, **content)  # type: ignore[arg-type]
     if at is not None or root is None:
         why = "files are only looked at as of now" if at is not None else "the book has no repository"
         return ChecklistStep("citations", "skipped", f"not checked, because {why}: look at them yourself")
-    if stale := check(root, item, None).stale:
-        return ChecklistStep("citations", "fail", f"{stale}: cite where it can be seen now")
-    if not any(claim.cited and claim.file for claim in claims(item)):
+    found = [(citation, cited_lines(root, citation)) for citation in citations]
+    if wrong := [f"{citation}: {place.wrong}" for citation, place in found if place.wrong and place.named]:
+        return ChecklistStep("citations", "fail", f"{'; '.join(wrong)}. Cite where it can be seen now")
+    if all(place.wrong for _, place in found):
         return ChecklistStep(
             "citations", "ask", "no citation names a file that can be looked up: see whether it holds"
         )

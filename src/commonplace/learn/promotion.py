@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from ..documents.document import slug
+from ..access.masking import masked
 from ..errors import BadInput, Conflict, NotFound, shown
 from ..ledger.checks import check_flag, check_text
-from ..ledger.events import MAX_PARENTS
 from ..ledger.printing import Listing, Readable
-from ..memory.items import CATEGORIES, Held, Item
+from ..memory.items import Held, Item
+from ..memory.judging import DECLINED
 from ..memory.likeness import near_duplicate
 from ..memory.remember import previewed, remember_or_hold
-from ..memory.repository_facts import about_one_plan, checked_fact, lasting_subject
+from ..memory.repository_facts import checked_fact
 from ..memory.requests import Prove, RememberResult
 from ..recall.trials import DigestTrial, tried_on_digests
-from .evidence import Evidence, evidence_of, source_events
+from .checklists import ABOUT_A_TASK, ChecklistStep, WrittenFact, steps_of_fact
+from .evidence import evidence_of, source_events, sources_so_far
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -47,8 +48,10 @@ class CandidateRecord(Readable, msgspec.Struct, frozen=True):
     reason: str
     confidence: float = 0.0
     origins: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
+    """Sources that say otherwise, and items that dispute a source."""
     not_counted: tuple[tuple[str, str], ...] = ()
-    """Sources that are no evidence, and why."""
+    """Sources and citations that are no evidence, and why."""
     item: str = ""
     """The item that it has become, is known as, or waits as."""
     comparison: str = ""
@@ -65,6 +68,7 @@ class CandidateRecord(Readable, msgspec.Struct, frozen=True):
         lines = [f"{self.promote}: {self.subject or '(no subject)'}{kind}: {self.reason}"]
         lines += [f"  {line}" for line in self.comparison.splitlines()]
         lines += [f"  {digest}" for digest in self.trial.worse]
+        lines += [f"  against it: {id}" for id in self.against]
         lines += [f"  not counted: {id} ({why})" for id, why in self.not_counted]
         if self.choices and self.item:
             lines.append(f"  waits as {self.item}: resolve it with {', '.join(self.choices)}")
@@ -93,7 +97,11 @@ class PromotionReport(Listing[CandidateRecord], msgspec.Struct, frozen=True):
 
 
 def promote(
-    session: Session, facts: Sequence[Mapping[str, Any]], *, task: str = "", dry_run: bool = False
+    session: Session,
+    facts: Sequence[Mapping[str, Any]] | Mapping[str, Any],
+    *,
+    task: str = "",
+    dry_run: bool = False,
 ) -> PromotionReport:
     """Promote what was found out to facts of the repository, each through the checklist of a phase boundary.
 
@@ -103,14 +111,18 @@ def promote(
     something that is told elsewhere). It is promoted by itself if two independent origins, a citation that holds or a
     person speak for it, and if no recorded digest would be worse with it. Otherwise it waits in the inbox, and more
     sources, or a librarian or person with `memory.resolve`, let it stand. What is about one task stays with the task.
-    Repeating it changes nothing.
+    What somebody has declined is not proposed again without an override. Repeating it changes nothing.
 
-    `facts` are the facts. `task` is the name of the task that found them out."""
+    `facts` are the facts, or one alone. `task` is the name of the task that found them out."""
     return review_candidates(session, facts, task=task, write=not check_flag("dry_run", dry_run))
 
 
 def review_candidates(
-    session: Session, facts: Sequence[Mapping[str, Any]], *, task: str = "", write: bool = False
+    session: Session,
+    facts: Sequence[Mapping[str, Any]] | Mapping[str, Any],
+    *,
+    task: str = "",
+    write: bool = False,
 ) -> PromotionReport:
     """The checklist for each of these facts; with `write`, what it says is done. Raises BadInput if they are no list of
     mappings."""
@@ -126,14 +138,17 @@ def review_candidates(
 
 
 def _checked(facts: object) -> list[Mapping[str, Any]]:
-    if isinstance(facts, str | Mapping) or not isinstance(facts, Sequence):
+    if isinstance(facts, Mapping):
+        facts = [facts]
+    if isinstance(facts, str) or not isinstance(facts, Sequence):
         raise BadInput(f"facts {shown(facts)} is not a list: give mappings with {', '.join(FIVE)}")
     for place, fact in enumerate(facts, 1):
         if not isinstance(fact, Mapping):
             raise BadInput(f"fact {place}: {shown(fact)} is not a mapping with {', '.join(FIVE)}")
         if stray := sorted(str(name) for name in fact if name not in (*FIVE, *MORE)):
+            fields = "an unknown field" if len(stray) == 1 else "unknown fields"
             raise BadInput(
-                f"fact {place} has no {', '.join(stray)}: its fields are {', '.join((*FIVE, *MORE))}"
+                f"fact {place} has {fields} {', '.join(map(repr, stray))}: its fields are {', '.join((*FIVE, *MORE))}"
             )
     return list(facts)
 
@@ -154,86 +169,81 @@ def _unless_twice(
 
 
 def _reviewed(session: Session, fact: Mapping[str, Any], task: str, write: bool) -> CandidateRecord:
-    subject, category = str(fact.get("subject") or ""), fact.get("category")
-    citations = fact.get("citations") or ()
-    places = tuple(map(str, citations)) if isinstance(citations, list | tuple) else ()
-    record = CandidateRecord(" ".join(subject.split()), str(category or ""), places, "no", "")
-    if category not in CATEGORIES:
-        why = f"unclassified: say which category it is: {', '.join(CATEGORIES)}"
-        return replace(record, classification="", reason=why)
-    if names := _about_task(subject, str(fact.get("fact") or ""), task):
-        where = f"the folder of the task {task!r}" if task else "the task's folder"
-        why = f"it is about one task ({names}): keep it in {where}"
-        return replace(record, classification="task", reason=why)
+    written = WrittenFact(*(fact.get(name) or "" for name in (*FIVE, "override")))
+    places = tuple(map(str, written.citations)) if isinstance(written.citations, list | tuple) else ()
+    subject = " ".join(str(written.subject).split())
+    record = CandidateRecord(masked(subject), written.classified or "", masked(places), "no", "")
     try:
+        steps = steps_of_fact(session, written, task)
+        failed = [step for step in steps if step.outcome == "fail"]
+        if failed:
+            return _refused(record, min(failed, key=_first), task)
         kept, said, cited = checked_fact(
-            _without_task(subject, task), fact.get("fact") or "", citations or [], fact.get("reason") or "",
-            category,
-        )  # fmt: skip
+            written.subject, written.fact, written.citations, written.reason, written.classified
+        )
         sources = source_events(session, fact.get("sources") or ())
         fields = {
-            "key": kept, "value": said, "citations": cited, "reason": fact["reason"], "category": category,
-            "repository": True, "shared": True, "parents": sources[:MAX_PARENTS],
-            "supersedes": fact.get("supersedes") or (), "override": fact.get("override") or "",
+            "key": kept, "value": said, "citations": cited, "reason": written.reason, "category": written.classified,
+            "repository": True, "shared": True, "parents": sources, "supersedes": fact.get("supersedes") or (),
+            "override": written.override,
         }  # fmt: skip
-        preview = previewed(session, **fields)
+        not_after = () if written.override else DECLINED
+        preview = previewed(session, not_after, **fields)
     except (BadInput, NotFound) as error:
         return replace(record, reason=str(error))
+    asks = next((step.says for step in steps if step.outcome == "ask"), "")
     record, result = replace(record, subject=kept), preview.result
     if (waiting := _waiting(session, result)) is not None:
-        return _tried_again(session, record, waiting, sources, write)
+        return _tried_again(session, record, waiting, sources, asks, write)
     hold: Held | None = None
     if preview.item is not None:
-        hold, record = _examined(session, record, preview.item, sources, result.superseded)
+        hold, record = _examined(
+            session, record, preview.item, sources, result.superseded, asks, vouches=not sources
+        )
         noted = {name: value for name, value in (("evidence", record.basis), ("task", task)) if value}
         fields["provenance"] = {"metadata": noted} if noted else {}
     if write:
-        return _judged(record, remember_or_hold(session, hold, **fields))
+        return _judged(record, remember_or_hold(session, hold, not_after, **fields))
     judged = _judged(record, result)
     return judged if preview.item is None else replace(judged, item="")  # it has no id yet
 
 
-def _about_task(subject: str, fact: str, task: str) -> str:
-    """The words by which a fact is about one task alone; "" if it is not."""
-    if subject.strip() and not lasting_subject(_without_task(subject, task)):
-        return subject.strip()
-    folder = _folder(task)
-    return about_one_plan(fact) or (folder if folder and folder in fact.casefold() else "")
+def _first(step: ChecklistStep) -> int:
+    """What a refusal names first: that it is unclassified, then that it is about one task."""
+    return 0 if step.name == "classified" else 1 if step.name in ABOUT_A_TASK else 2
 
 
-def _without_task(subject: str, task: str) -> str:
-    """A subject without the name of the task's folder."""
-    folder = _folder(task)
-    place = subject.casefold().find(folder) if folder else -1
-    if place < 0:
-        return subject
-    return f"{subject[:place].rstrip(' :,;-–')} {subject[place + len(folder) :].lstrip(' :,;-–')}".strip()
-
-
-def _folder(task: str) -> str:
-    """The name of a task's folder, if it cannot be mistaken for a word."""
-    name = slug(task) if task else ""
-    return name if "-" in name else ""
+def _refused(record: CandidateRecord, step: ChecklistStep, task: str) -> CandidateRecord:
+    """The record of a fact that a step of the checklist keeps out."""
+    if step.name == "classified":
+        return replace(record, reason=f"unclassified: {step.says}")
+    if step.name not in ABOUT_A_TASK:
+        return replace(record, reason=step.says)
+    where = f"the folder of the task {task!r}" if task else "the task's folder"
+    return replace(
+        record,
+        classification="task",
+        reason=f"it is about one task: {step.says}".replace("the task's folder", where),
+    )
 
 
 def _examined(
-    session: Session, record: CandidateRecord, item: Item, sources: Sequence[str], ends: Sequence[str]
-) -> tuple[Held | None, CandidateRecord]:
+    session: Session, record: CandidateRecord, item: Item, sources: Sequence[str], ends: Sequence[str],
+    asks: str, *, vouches: bool, waiting: bool = False,
+) -> tuple[Held | None, CandidateRecord]:  # fmt: skip
     """Whether what is new has to wait, and the record of why or why not."""
-    found = evidence_of(session, item, sources)
+    found = evidence_of(session, item, sources, vouches=vouches, waiting=waiting)
     trial = tried_on_digests(session, item, ends) if found.enough else DigestTrial()
-    hold = trial.hold() if found.enough else Held("evidence", reason=found.lacking)
+    hold = trial.hold() or (Held("evidence", reason=asks) if asks else None)
+    if not found.enough:
+        hold = Held("evidence", reason=found.lacking)
     record = replace(
-        record, confidence=found.confidence, origins=found.origins, not_counted=found.not_counted, trial=trial,
-        promote="yes" if hold is None else "defer", reason=_why(found, trial), basis=found.basis,
+        record, confidence=found.confidence, origins=found.origins, against=found.against,
+        not_counted=found.not_counted, trial=trial, promote="yes" if hold is None else "defer",
+        reason=str(found) if hold is None else hold.because, basis=found.basis,
         choices=() if hold is None else hold.choices,
     )  # fmt: skip
     return hold, record
-
-
-def _why(found: Evidence, trial: DigestTrial) -> str:
-    hold = trial.hold()
-    return str(found) if hold is None else hold.because
 
 
 def _judged(record: CandidateRecord, result: RememberResult) -> CandidateRecord:
@@ -272,19 +282,25 @@ def _waiting(session: Session, result: RememberResult) -> Item | None:
 
 
 def _tried_again(
-    session: Session, record: CandidateRecord, waiting: Item, sources: Sequence[str], write: bool
+    session: Session, record: CandidateRecord, waiting: Item, sources: Sequence[str], asks: str, write: bool
 ) -> CandidateRecord:
-    """Count what is new with what it waits with. If that is enough, it stands from now on."""
-    event = session.ledger.event(waiting.id)
-    before = [] if event is None else [*event.parents]
-    every = [*(before or [waiting.id]), *(sources or ())]
+    """Count what is new with what it waits with, and record it. If that is enough, it stands from now on."""
+    before = sources_so_far(session, waiting)
     ends = () if waiting.held is None else waiting.held.supersedes
-    hold, record = _examined(session, record, waiting, list(dict.fromkeys(every)), ends)
+    vouches = not sources and session.actor != waiting.agent
+    every = list(dict.fromkeys([*before, *sources]))
+    hold, record = _examined(session, record, waiting, every, ends, asks, vouches=vouches, waiting=True)
     record = replace(record, item=waiting.id)
-    if hold is None and write:
-        try:
-            request = Prove(session.actor, waiting.id, record.basis, session.run)
-            session.submit("memory.prove", request, "promote")
-        except Conflict as error:  # something contradicts it by now
-            return replace(record, promote="defer", reason=str(error))
+    if not write:
+        return record
+    unfit = {id for id, _ in record.not_counted}
+    brought = tuple(id for id in sources if id not in before and id not in unfit)
+    try:
+        request = Prove(session.actor, waiting.id, record.basis, session.run, brought, vouches, hold)
+        session.submit("memory.prove", request, "promote")
+    except Conflict as error:  # something contradicts it by now, or somebody else was faster
+        with session.viewer() as viewer:
+            now = viewer.item(waiting.id)
+        known = now is not None and now.current
+        return replace(record, promote="no" if known else "defer", reason=str(error), choices=())
     return record

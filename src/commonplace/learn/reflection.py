@@ -19,12 +19,13 @@ from msgspec import Meta
 
 from ..access.masking import beginning, masked
 from ..access.rights import AUTHOR, PUBLIC_KINDS
-from ..errors import BadInput, ModelFailed, shown
+from ..errors import BadInput, ModelFailed, NotFound, shown
 from ..index.words import jaccard, spaced
 from ..ledger.checks import check_name
 from ..ledger.events import Event
 from ..ledger.labels import strictness
 from ..ledger.printing import LeftOut, Readable, number
+from ..memory.agreement import says_something
 from ..memory.items import event_text
 from ..memory.portions import Salience
 from ..models import Model, answer_of, decoded
@@ -44,6 +45,9 @@ MOST_SOURCES = 20
 MOST_LINES = 6
 LONGEST_LINE = 200
 """How many events a deterministic text names, and how many characters of each."""
+MOST_EARLIER = 4
+EARLIER = "earlier: "
+"""How many sentences of earlier reflections a deterministic text repeats, and what stands before each."""
 LONGEST_EVENT = 1_000
 LONGEST_ANSWER = 20_000
 
@@ -198,13 +202,18 @@ def reflect_if_due(session: Session, model: Model | None = None) -> Reflection |
 
 
 def _in_run(session: Session, run_id: str | None) -> tuple[Session, str]:
-    """The session within the run to reflect on, under the rules of that run. Raises BadInput without a run."""
+    """The session within the run to reflect on, under the rules of that run. Raises BadInput without a run, and
+    NotFound for one that there is not."""
     run = session.run if run_id is None else check_name("run_id", run_id)
     if run is None:
         raise BadInput("say which run to reflect on: call it in a turn (run.agent(…)), or give run_id")
     session = session.for_run(run)
     with session.snapshot() as now:
         has_rules = find_run(now, run) is not None
+    if not has_rules and next(iter(session.visible(session.ledger.events(run_id=run))), None) is None:
+        raise NotFound(
+            f"there is no run {run!r} with events that {session.actor} may see: name another run_id"
+        )
     session = session.acting_as(session.actor, run) if has_rules else session
     session.check_reads("episodic")
     return session, run
@@ -271,10 +280,10 @@ class ReflectedText(NamedTuple):
 
 
 def _summary(actor: str, sources: Sequence[Event], weights: Salience) -> ReflectedText:
-    """The events that matter most, in order, each in a line; after how many of each kind there were."""
+    """The events that matter most, in order, each in a line; after how many of each kind there were, and what earlier
+    reflections have said of events that are not named any more."""
     turn = max(event.turn for event in sources)
-    # An earlier reflection says what older events said: it is repeated only if there is nothing else.
-    fresh = [event for event in sources if event.kind != REFLECTED] or list(sources)
+    fresh = [event for event in sources if event.kind != REFLECTED]
     ranked = sorted(fresh, key=lambda event: (-salience(event, turn=turn, rules=weights), -event.position))
     chosen, words = list[Event](), list[frozenset[str]]()
     for event in ranked:
@@ -285,11 +294,28 @@ def _summary(actor: str, sources: Sequence[Event], weights: Salience) -> Reflect
         if len(chosen) == MOST_LINES:
             break
     chosen.sort(key=lambda event: event.position)
+    earlier = _earlier(sources, [_line(event, LONGEST_LINE) for event in fresh])
     kinds = Counter(event.kind for event in sources)
     counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     head = f"What {actor} has seen, in {number(len(sources), 'event')} ({counts}):"
-    lines = [f"- {event.kind} by {event.actor}: {_line(event, LONGEST_LINE)}" for event in chosen]
-    return ReflectedText("\n".join([head, *lines]), tuple(event.id for event in chosen))
+    lines = [f"- {EARLIER}{text}" for text, _ in earlier]
+    lines += [f"- {event.kind} by {event.actor}: {_line(event, LONGEST_LINE)}" for event in chosen]
+    cites = dict.fromkeys([*(id for _, id in earlier), *(event.id for event in chosen)])
+    return ReflectedText("\n".join([head, *lines]), tuple(cites))
+
+
+def _earlier(sources: Sequence[Event], named: Sequence[str]) -> list[tuple[str, str]]:
+    """The last sentences of reflections among the sources, each with the reflection's id, without those that only
+    repeat one of these lines."""
+    found = dict[str, str]()
+    for event in reversed([event for event in sources if event.kind == REFLECTED]):
+        lines = event_text(event.payload).splitlines()
+        bullets = [line.removeprefix("- ") for line in lines if line.startswith("- ")] or lines
+        for line in bullets:
+            text = beginning(" ".join(line.removeprefix(EARLIER).split()), LONGEST_LINE)
+            if text and len(found) < MOST_EARLIER and not any(other in text for other in named):
+                found.setdefault(text, event.id)
+    return list(found.items())
 
 
 def _line(event: Event, longest: int) -> str:
@@ -307,7 +333,7 @@ def _by_model(model: Model, sources: Sequence[Event]) -> ReflectedText:
     texts, cited = list[str](), set[int]()
     for place, belief in enumerate(decoded(answer, Beliefs).beliefs):
         text = " ".join(masked(belief.text).split())
-        if not text:
+        if not says_something(text):
             raise ModelFailed(f"beliefs[{place}] says nothing")
         if unknown := sorted({*belief.events} - {*range(1, len(sources) + 1)}):
             raise ModelFailed(f"beliefs[{place}] cites the event {unknown[0]}, which the model was not given")

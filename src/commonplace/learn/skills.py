@@ -14,6 +14,7 @@ from ..ledger.events import MAX_PARENTS
 from ..ledger.printing import Listing, Readable, number
 from ..ledger.reader import ViewReader
 from ..memory.items import Held
+from ..memory.judging import DECLINED
 from ..memory.remember import remember_or_hold
 from ..memory.requests import RememberResult
 from ..verbs import WorkId
@@ -131,13 +132,14 @@ class ProposedSkills(Listing[Pattern], msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         lines = [str(pattern) for pattern in self.patterns]
+        lines += [f"not proposed: {result.reason}" for result in self.results if result.outcome == "rejected"]
         lines += [f"left out: {text} (only members may know of its work)" for text in self.left_out]
         return "\n".join(lines) or f"no pattern has a confidence of {SKILL} or more"
 
 
 def propose_skills(session: Session, *, dry_run: bool = False) -> ProposedSkills:
     """Propose a skill for each pattern whose confidence is 0.85 or more: a procedure that waits in the inbox until a
-    librarian or person creates it. Repeating it proposes nothing twice."""
+    librarian or person creates it. Repeating it proposes nothing twice, and what was declined is not proposed again."""
     chosen, results, left_out = list[Pattern](), list[RememberResult](), list[str]()
     for pattern, works in _patterns(session, None, None):
         if not pattern.is_skill:
@@ -155,7 +157,7 @@ def propose_skills(session: Session, *, dry_run: bool = False) -> ProposedSkills
 def _proposed_skill(session: Session, step: Candidate, works: Sequence[Work]) -> RememberResult:
     parents = [event for handle in works for event in completion_events(handle, step)]
     return remember_or_hold(
-        session, Held("proposal"), text=step.text, kind="procedure", shared=True, parents=parents[-MAX_PARENTS:],
-        reason="a pattern of successful completion", id=f"skill-{session.actor}-{step.id}"[:200],
+        session, Held("proposal"), DECLINED, text=step.text, kind="procedure", shared=True,
+        parents=parents[-MAX_PARENTS:], reason="a pattern of successful completion",
         override="a pattern of successful completion",
     )  # fmt: skip

@@ -6,7 +6,7 @@ stands already. Only keepers of memory change entries of cores.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from ..access.rights import OWNER, rights_of
 from ..errors import BadInput, Conflict, Denied, Stale
 from ..ledger.encoding import canonical
 from ..ledger.events import draft
-from ..ledger.labels import strictness
+from ..ledger.labels import FLOWING, flow, strictness
 from ..ledger.overlay import Overlay
 from .fields import check_validity, named, plain_name
 from .items import BESIDE, COMMON, CONTENT, SHAPES, Corroboration, Held, Item
@@ -44,10 +44,11 @@ def change(
     weight: int = 0,
     key: str = "",
     placed: Iterable[Item] = (),
+    sources: Sequence[str] = (),
 ) -> int:
     """Record a change of items; answers its position. It is derived from them, so it goes when they go, and an actor
     that may see them before and after it may see it. `placed` are those whose text is another one now, or that more
-    people may find."""
+    people may find; `sources` are other events that it is derived from."""
     payload: dict[str, Any] = {"act": act, "changes": msgspec.to_builtins(changes)}
     places = [
         [item.id, item.agent, item.shared, {**item.as_content(), "tags": list(item.tags)}] for item in placed
@@ -57,7 +58,7 @@ def change(
     rows = [(overlay.get("memory.items", id) or {}, fields) for id, fields in changes.items()]
     team = all(row.get("shared") and fields.get("shared", True) for row, fields in rows)
     labels = {"sensitivity": "private", **({"audience": "team"} if team else {})}
-    event = draft(UPDATED, actor=by, payload=payload, run_id=run, parents=list(changes), labels=labels)
+    event = draft(UPDATED, actor=by, payload=payload, run_id=run, parents=[*changes, *sources], labels=labels)
     return overlay.emit(event, scope=next(row.get("scope", "") for row, _ in rows)).position
 
 
@@ -285,8 +286,8 @@ def decide_resolve(overlay: Overlay, request: Resolve) -> str | Denied:
 
 
 def decide_prove(overlay: Overlay, request: Prove) -> str | Denied:
-    """Let an item stand that waited for evidence. Whoever may write may bring it; whether it is enough was decided
-    before. Answers the item that stands afterwards."""
+    """Record what speaks for an item that waits for evidence; if that is enough, which was decided before, it stands.
+    Everybody who may write may bring it. Answers the item's id."""
     item = known_item(overlay, request.by, request.id)
     refused = need_tier(overlay, request.by, "long_term", True, request.run)
     refused = refused or need_scope(overlay, request.by, item.scope)
@@ -294,16 +295,37 @@ def decide_prove(overlay: Overlay, request: Prove) -> str | Denied:
         return refused
     if item.held is None or item.status != "held" or item.held.why != "evidence":
         raise Conflict(f"item {item.id!r} is {item.status} and waits for no evidence")
+    vouched: dict[str, Any] = {}
+    if request.vouches and request.by not in {item.agent, *(added.actor for added in item.corroborated)}:
+        added = Corroboration(request.by, overlay.position + 1, request.run)
+        vouched = {"corroborated": [*item.corroborated, added]}
+    _take_labels(overlay, item, request.sources)
+    if request.hold is not None:
+        held = replace(request.hold, supersedes=item.held.supersedes)
+        waits = {**vouched, **({"held": held} if held != item.held else {})}
+        if waits or request.sources:
+            change(
+                overlay, request.by, "evidence", {item.id: waits}, why=request.why, run=request.run,
+                sources=request.sources,
+            )  # fmt: skip
+        return item.id
     choice = Resolve(request.by, item.id, "create", request.why, request.run)
     changes = _resolved(overlay, choice, item, item.held, [])
-    if request.by != item.agent:
-        added = Corroboration(request.by, overlay.position + 1, request.run)
-        changes[item.id]["corroborated"] = [*item.corroborated, added]
-    _settle(overlay, choice, changes)
+    changes[item.id] |= vouched
+    _settle(overlay, choice, changes, request.sources)
     return item.id
 
 
-def _settle(overlay: Overlay, request: Resolve, changes: Changes) -> None:
+def _take_labels(overlay: Overlay, item: Item, sources: Sequence[str]) -> None:
+    """Make an item as sensitive as the most sensitive of these events, and as trusted as the least trusted."""
+    before = overlay.labels_of(item.id)
+    after = flow(before, [overlay.labels_of(id) for id in sources])
+    stricter = {name: after[name] for name in FLOWING if after.get(name) != before.get(name)}
+    if stricter:
+        overlay.run("access", decide_relabel, Relabel(OWNER, item.id, stricter, "as its sources"))
+
+
+def _settle(overlay: Overlay, request: Resolve, changes: Changes, sources: Sequence[str] = ()) -> None:
     """Record the changes that a choice means. Raises Conflict if what stands afterwards contradicts itself."""
     items = [item for item in (item_at(overlay, id) for id in changes) if item is not None]
     ending = {id for id, fields in changes.items() if fields.get("status") == "superseded"}
@@ -312,7 +334,9 @@ def _settle(overlay: Overlay, request: Resolve, changes: Changes) -> None:
         after = replace(item, **changes[item.id])
         _check_consistent(overlay, request.by, item, after, ending)
         weight += weight_of(after) - weight_of(item)
-    change(overlay, request.by, request.choice, changes, why=request.rationale, weight=weight)
+    change(
+        overlay, request.by, request.choice, changes, why=request.rationale, weight=weight, sources=sources
+    )
 
 
 def _resolved(overlay: Overlay, request: Resolve, item: Item, held: Held, others: list[Item]) -> Changes:

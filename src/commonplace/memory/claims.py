@@ -196,6 +196,16 @@ def _alters(new: Sentence, old: Sentence) -> bool:
     return (changed_few or not gone) and begin + end >= max(len(added), len(gone))
 
 
+def sentences(text: str) -> tuple[Sentence, ...]:
+    """The words of each sentence of a text in their normal form."""
+    return _sentences(text)
+
+
+def negates(word: str) -> bool:
+    """Whether a word in its normal form turns a sentence around."""
+    return word in _NEGATIONS or word.endswith("n't")
+
+
 def framed(text: str) -> bool:
     """Whether a text says of itself that it repeats something."""
     return any(_unframed(line) != line for line in _lines(text))

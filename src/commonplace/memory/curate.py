@@ -1,8 +1,9 @@
 """Curation: stable facts go from the daily logs into long-term memory, with the lines cited that say them.
 
-Without a model these are the lines that recur, in nearly the same words, in different runs or on different days. A
-model may say it in words of its own; each of its proposals has to cite lines, which become the sources of the item.
-What it draws from one run or day alone waits in the inbox until a person decides.
+Without a model these are the lines that recur, in nearly the same words, in different runs or on different days, and
+that differ in no number, name, value or "not". What memory had shown before it was logged does not count. A model may
+say it in words of its own; each of its proposals has to cite lines, which become the sources of the item. What these
+lines do not say themselves, in two runs or on two days, waits in the inbox until a person decides.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 import msgspec
 from msgspec import Meta
 
-from ..access.masking import beginning
+from ..access.masking import beginning, masked
+from ..access.redact import TOKEN
+from ..access.rights import THREAD
 from ..documents.document import day_of, log_path
 from ..documents.verbs import Documents
 from ..errors import ModelFailed
@@ -27,7 +30,9 @@ from ..ledger.labels import strictness
 from ..ledger.printing import LeftOut, number
 from ..models import Model, answer_of, decoded
 from ..recall.escaping import as_data, as_name, block, mark_of
+from .agreement import content_words, say_the_same, says_something
 from .curation import Curate, Curated, CurateDecision, CuratedFact, last_curated_day
+from .echoes import ShownBefore, shown_before
 from .items import Item, remarks
 from .likeness import FLAGGED, marks
 from .markdown import document, fitting
@@ -47,6 +52,10 @@ MOST_CHARS = 24_000
 """How many characters of lines a model is given."""
 LONGEST_LINE = 1_000
 LONGEST_ANSWER = 100_000
+ENDED = ("dropped", "forgotten", "superseded", "archived")
+"""What has one of these statuses is not taken in again."""
+FLUSHED = "thread.flushed"
+"""What a conversation leaves when it is saved before it is compacted: it names the entry with the notes."""
 SHOWN = 80
 """How many characters of a refused proposal an answer shows."""
 
@@ -80,10 +89,14 @@ class Recurrence(NamedTuple):
 
     text: str
     lines: tuple[LoggedLine, ...]
+    heard: frozenset[str] = frozenset()
+    """The entries whose authors had been shown it by memory before: their lines are no evidence."""
 
     @property
     def recurs(self) -> bool:
-        return len({line.origin for line in self.lines}) >= ENOUGH
+        """Whether it was said, as it is, in different runs or on different days."""
+        said = (line for line in self.lines if line.event not in self.heard)
+        return len({line.origin for line in said if say_the_same(self.text, line.text).agrees}) >= ENOUGH
 
 
 class ProposedFact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,26 +123,61 @@ class CurationSchedule(Protocol):
     def days(self) -> int: ...
 
 
-def candidates(lines: Sequence[LoggedLine]) -> list[Recurrence]:
-    """What was said, in nearly the same words, in different runs or on different days."""
+def candidates(lines: Sequence[LoggedLine]) -> tuple[list[Recurrence], list[tuple[Recurrence, str]]]:
+    """What was said, in nearly the same words, in different runs or on different days; and what was not, each with
+    another line that says it differently in nearly the same words, or ""."""
     groups: list[list[LoggedLine]] = []
     words: list[frozenset[str]] = []
     by_mark: dict[str, list[int]] = {}
+    differing: dict[int, str] = {}
     for line in lines:
         mine = tokens(line.text)
         if len(mine) < FEWEST_WORDS:
             continue
         near = {place for mark in marks(mine) for place in by_mark.get(mark.word, ())}
-        group = next((place for place in sorted(near) if jaccard(mine, words[place]) >= FLAGGED), None)
+        alike = [place for place in sorted(near) if jaccard(mine, words[place]) >= FLAGGED]
+        group = next(
+            (place for place in alike if say_the_same(groups[place][0].text, line.text).agrees), None
+        )
         if group is None:
             group = len(groups)
             groups.append([])
             words.append(mine)
             for mark in marks(mine):
                 by_mark.setdefault(mark.word, []).append(group)
+            differing |= dict.fromkeys(alike, line.text)
+            differing |= {group: groups[alike[0]][0].text} if alike else {}
         groups[group].append(line)
-    found = (Recurrence(lines[0].text, tuple(lines)) for lines in groups)
-    return [recurrence for recurrence in found if recurrence.recurs]
+    found = [Recurrence(lines[0].text, tuple(lines)) for lines in groups]
+    single = [(recurrence, differing.get(place, "")) for place, recurrence in enumerate(found)]
+    return [each for each in found if each.recurs], [pair for pair in single if not pair[0].recurs]
+
+
+def _independent(session: Session, found: Sequence[Recurrence]) -> tuple[list[Recurrence], list[LeftOut]]:
+    """The recurrences with the entries that only repeat what memory had shown; and what is left out for that, or
+    because it says nothing but a secret."""
+    kept, left_out = list[Recurrence](), list[LeftOut]()
+    with session.viewer() as viewer:
+        shown = dict[str, ShownBefore]()
+        for recurrence in found:
+            ids = dict.fromkeys(line.event for line in recurrence.lines)
+            for event in session.ledger.events_by_id([id for id in ids if id not in shown]):
+                shown[event.id] = shown_before(session, viewer, event)
+            echoes = [id for id in ids if shown[id].erased or shown[id].echo("", recurrence.text)]
+            heard = recurrence._replace(heard=frozenset(echoes))
+            what = f"{beginning(masked(recurrence.text), SHOWN)!r}"
+            if TOKEN in masked(recurrence.text) and len(_told(recurrence.text)) < FEWEST_WORDS:
+                left_out.append(LeftOut(what, "it says nothing but a secret"))
+            elif recurrence.recurs and not heard.recurs:
+                left_out.append(LeftOut(what, "an echo: memory had shown it before it was logged"))
+            else:
+                kept.append(heard)
+    return kept, left_out
+
+
+def _told(text: str) -> frozenset[str]:
+    """The content words of a text besides its secrets."""
+    return content_words(masked(text).replace(TOKEN, " "))
 
 
 def scheduled_curation(session: Session, curation: CurationSchedule, now: datetime) -> Curated | None:
@@ -165,9 +213,16 @@ def curated(
             fallback = str(error)
     by_model = model is not None and not fallback
     if not by_model:
-        found = candidates(lines)
-        single = len(lines) - sum(len(recurrence.lines) for recurrence in found)
-        left_out = [LeftOut(number(single, "line"), "said in one run or on one day only")] if single else []
+        found, single = candidates(lines)
+        differing = [(len(each.lines), text) for each, text in single if text]
+        rest = len(lines) - sum(len(each.lines) for each in found) - sum(size for size, _ in differing)
+        left_out = [LeftOut(number(rest, "line"), "said in one run or on one day only")] if rest else []
+        left_out += [
+            LeftOut(number(size, "line"), f"said differently: {beginning(masked(text), SHOWN)}")
+            for size, text in differing
+        ]
+    found, repeated = _independent(session, found)
+    left_out += repeated
     judged = judge(session, [_asked(session, recurrence, by_model) for recurrence in found])
     cited = tuple(tuple((line.event, line.number) for line in recurrence.lines) for recurrence in found)
     request = Curate(session.actor, days, tuple(each.request for each in judged), cited, session.run, dry_run)
@@ -177,7 +232,7 @@ def curated(
     results = [each.advised(result) for each, result in zip(judged, decision.results, strict=True)]
     facts = tuple(
         CuratedFact(
-            recurrence.text, _citations(recurrence), result.outcome, result.reason or result.advice,
+            masked(recurrence.text), _citations(recurrence), result.outcome, result.reason or result.advice,
             None if dry_run and result.outcome in ("stored", "flagged") else result.item_id,
         )
         for recurrence, result in zip(found, results, strict=True)
@@ -189,15 +244,33 @@ def curated(
 def _logged(session: Session, first: str) -> Iterator[LoggedLine]:
     """The lines of the logs from a day on that say something."""
     documents = Documents(session)
-    for day in (day for day in documents.days() if day >= first):
-        for entry in documents.get(log_path(day)):
-            run = f", run {entry.run}" if entry.run else ""
-            sensitive = strictness("sensitivity", entry.sensitivity) >= strictness("sensitivity", "sensitive")
-            for place, text in enumerate(entry.text.splitlines(), 1):
-                said = _BULLET.sub("", text).strip()
-                if said:
-                    where = f"{log_path(day)} ({entry.written_at:%H:%M:%S} {entry.by}{run}, line {place})"
-                    yield LoggedLine(said, entry.id, place, where, entry.run or day, day, entry.by, sensitive)
+    entries = [
+        (day, entry) for day in documents.days() if day >= first for entry in documents.get(log_path(day))
+    ]
+    copied = _copied(session, [entry.id for _, entry in entries])
+    for day, entry in entries:
+        if entry.id in copied:
+            continue
+        run = f", run {entry.run}" if entry.run else ""
+        sensitive = strictness("sensitivity", entry.sensitivity) >= strictness("sensitivity", "sensitive")
+        for place, text in enumerate(entry.text.splitlines(), 1):
+            said = _BULLET.sub("", text).strip()
+            if said:
+                where = f"{log_path(day)} ({entry.written_at:%H:%M:%S} {entry.by}{run}, line {place})"
+                yield LoggedLine(said, entry.id, place, where, entry.run or day, day, entry.by, sensitive)
+
+
+def _copied(session: Session, ids: Sequence[str]) -> set[str]:
+    """The entries that only save a conversation before it is compacted: what it said, and its notes once more."""
+    events = session.ledger.events_by_id(ids)
+    parents = dict.fromkeys(parent for event in events for parent in event.parents)
+    messages = {
+        event.id for event in session.ledger.events_by_id(list(parents)) if event.kind.startswith(THREAD)
+    }
+    copied = {event.id for event in events if not messages.isdisjoint(event.parents)}
+    first = min((event.position for event in events), default=None)
+    saved = () if first is None else session.ledger.events(first, kinds=(FLUSHED,))
+    return copied | {str(event.payload.get("notes")) for event in saved if not event.erased}
 
 
 def _citations(recurrence: Recurrence) -> tuple[str, ...]:
@@ -214,7 +287,7 @@ def _asked(session: Session, recurrence: Recurrence, by_model: bool) -> Asked:
     request = Remember(
         session.actor, content, {}, run=session.run, acting_in=session.run,
         parents=tuple(dict.fromkeys(line.event for line in recurrence.lines)),
-        proposed=by_model and not recurrence.recurs,
+        proposed=by_model and not recurrence.recurs, not_after=ENDED,
     )  # fmt: skip
     return Asked(request, sensitivity=None, trust=None, shared=True, scope=None)
 
@@ -244,10 +317,10 @@ def _by_model(model: Model, lines: Sequence[LoggedLine]) -> tuple[list[Recurrenc
     for fact in decoded(answer, ProposedFacts).facts:
         text = " ".join(fact.text.split())
         unknown = sorted({*fact.lines} - {*range(1, len(fitting_lines) + 1)})
-        if not text or not fact.lines or unknown:
-            why = "it says nothing" if not text else "it cites no line"
+        if not says_something(text) or not fact.lines or unknown:
+            why = "it says nothing" if not says_something(text) else "it cites no line"
             why = f"it cites line {unknown[0]}, which the model was not given" if unknown else why
-            left_out.append(LeftOut(f"a proposal of the model, {text[:SHOWN]!r}", why))
+            left_out.append(LeftOut(f"a proposal of the model, {masked(text)[:SHOWN]!r}", why))
             continue
         cited = (fitting_lines[place - 1] for place in sorted({*fact.lines}))
         found.append(Recurrence(text, tuple(cited)))

@@ -24,6 +24,7 @@ from ..ledger.scopes import scope_of
 from ..ledger.views import View
 from .items import Item
 from .judging import decide_remember
+from .reading import item_at
 from .requests import Remember, RememberResult
 from .viewer import Viewer
 
@@ -150,6 +151,9 @@ def _taken_before(overlay: Overlay, viewer: Viewer, lines: Sequence[LogLine]) ->
     became has been forgotten since."""
     taken = [overlay.get("memory.curated_lines", *line) or [] for line in lines]
     items = {id: viewer.item(id) for ids in taken for id in ids}
+    if any(items[id] is None and item_at(overlay, id) is not None for id in items):
+        # Why it was not taken in again must not tell what became of an item that this actor may not see.
+        return RememberResult(None, "rejected", "these lines were curated before")
     gone = {id for id, item in items.items() if item is None or item.status in ("forgotten", "dropped")}
     if any(ids and gone.issuperset(ids) for ids in taken):
         reason = (

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..access.rights import Rights
+from ..access.rights import THREAD, Rights
 from ..ledger.events import Event
 from ..ledger.reader import ViewReader
+from ..ledger.scopes import scope_of
+from .agreement import agreement
 from .claims import Claim, claim_of, corrects, covered, is_part, repeats
-from .items import MAX_TEXT, Item, joined, subject_and_fact, without_secrets
+from .items import MAX_TEXT, Item, joined, subject_and_fact, texts_in, without_secrets
 from .markdown import block
-from .reading import item_at, may_read
+from .reading import item_at, may_name, may_read
 from .standing import holds_for
 
+if TYPE_CHECKING:
+    from ..session import Session
+    from .viewer import Viewer
+
+MOST_SHOWN = 500
+"""How much of what a run was shown is compared with what it remembers."""
 STANDING = ("live", "held")
 """The statuses of items that keep others out: they stand, or wait for a choice."""
 
@@ -72,3 +81,43 @@ def was_shown(views: ViewReader, actor: str, run: str | None, id: str) -> bool:
     if run is not None and views.scan("memory.shown", views.scope, run, id, limit=1):
         return True
     return views.get("memory.shown", views.scope, "", id, actor) is not None
+
+
+class ShownBefore(NamedTuple):
+    """What memory had shown to an actor and in its run before it said something, as far as the reader may be told."""
+
+    texts: list[tuple[str, list[str]]]
+    """The texts of each, by id."""
+    erased: bool = False
+    """Whether some of it was erased since, so that nobody can say what it was."""
+
+    def echo(self, subject: str, fact: str) -> str:
+        """The id of something that was shown and says the same."""
+        same = (
+            id for id, texts in self.texts if any(agreement(subject, fact, text).agrees for text in texts)
+        )
+        return next(same, "") or echo_among({"kind": "note", "title": subject, "body": fact}, self.texts)
+
+
+def shown_before(session: Session, viewer: Viewer, event: Event) -> ShownBefore:
+    """What was shown before an event to anybody in its run, and to its actor outside any."""
+    views, rights = viewer.now, viewer.rights_now
+    ids = [id for id in dict.fromkeys(islice(_heard_before(views, event), MOST_SHOWN)) if id != event.id]
+    items = {id: item for id in ids if (item := item_at(views, id)) is not None}
+    stones = (views.get("memory.tombstones", id) for id in ids if id not in items)
+    erased = any(stone is not None and stone["erased"] for stone in stones)
+    events = session.ledger.events_by_id([id for id in ids if id not in items])
+    # What was said in a conversation is a source: keeping it is no echo, however it was found.
+    told = [other for other in session.visible(events) if not other.kind.startswith(THREAD)]
+    texts = [(id, texts_of(item)) for id, item in items.items() if may_name(rights, item)]
+    texts += [(other.id, [text for text in texts_in(other.payload) if " " in text]) for other in told]
+    return ShownBefore(texts, erased)
+
+
+def _heard_before(views: ViewReader, event: Event) -> Iterator[str]:
+    scope = scope_of(event)
+    places = [(scope, "", event.actor)] + ([(scope, event.run_id)] if event.run_id else [])
+    for place in places:
+        for key, id in views.each("memory.heard", *place, reverse=True):
+            if int(key[3]) < event.position:
+                yield str(id)

@@ -11,14 +11,14 @@ from ..access.commands import check_names_kept, need
 from ..access.rights import OWNER, rights_of
 from ..errors import Denied
 from ..ledger.checks import from_us
-from ..ledger.erase import EraseRequest, Erasure, decide_erase
+from ..ledger.erase import EraseRequest, Erasure, decide_erase, with_derived
 from ..ledger.events import Event, draft
 from ..ledger.overlay import Overlay
 from ..ledger.scopes import scope_of
 from .changes import check_unchanged, end_disputes, refused_change, to_forget, weight_of
 from .items import Item
 from .reading import item_at
-from .requests import CONSOLIDATED, CREATED, DELETED, FORGOTTEN, Forget, Forgotten, Summarize
+from .requests import CONSOLIDATED, CREATED, DELETED, FORGOTTEN, UPDATED, Forget, Forgotten, Summarize
 
 KINDS = {"consolidation": CONSOLIDATED, "budget": DELETED}
 """The kind of the event that buries items, by what deleted them; otherwise FORGOTTEN."""
@@ -37,7 +37,7 @@ def decide_forget(overlay: Overlay, request: Forget) -> Forgotten | Denied:
     already = tuple(item.id for item in items if item.status == "forgotten")
     fresh = tuple(item.id for item in items if item.status != "forgotten")
     erasing = tuple(item.id for item in items) if request.erase else ()
-    erase = EraseRequest(erasing, request.by, request.reason, True)
+    erase = EraseRequest(with_proven(overlay, erasing), request.by, request.reason, True)
     gone: tuple[str, ...] = overlay.run("ledger", decide_erase, erase).erased if erasing else ()
     derived = tuple(id for id in _items_among(overlay, gone) if id not in erasing)
     shown = _shown(overlay, request.by, gone, derived)
@@ -83,6 +83,7 @@ def _bury(overlay: Overlay, request: Forget, ids: Iterable[str]) -> int:
 def decide_memory_erase(overlay: Overlay, request: EraseRequest) -> Erasure:
     """Erase any events: items among them leave tombstones, and summaries of what is gone are written again. Raises
     Conflict if somebody would gain a right by it."""
+    request = replace(request, ids=with_proven(overlay, request.ids))
     plan: Erasure = overlay.run("ledger", decide_erase, replace(request, dry_run=True))
     check_names_kept(overlay, frozenset(plan.erased))
     if request.dry_run or not plan.erased:
@@ -91,6 +92,27 @@ def decide_memory_erase(overlay: Overlay, request: EraseRequest) -> Erasure:
     _bury(overlay, Forget(request.actor, tuple(items), request.reason, "operator", True), items)
     _erase(overlay, request, items)
     return Erasure(plan.erased, plan.already, overlay.position)
+
+
+def with_proven(overlay: Overlay, ids: tuple[str, ...]) -> tuple[str, ...]:
+    """These ids, and the items for which one of these events, or something derived from them, was brought as evidence:
+    such an item is derived from it, though the item is older."""
+    every = list(ids)
+    while True:
+        gone = with_derived(overlay, every)
+        events = [event for id in gone if (event := overlay.event(id)) is not None]
+        proven = {id for event in events if not event.erased for id in _proven_by(event, gone)} - gone
+        if not proven:
+            return tuple(every)
+        every += sorted(proven)
+
+
+def _proven_by(event: Event, gone: set[str]) -> list[str]:
+    """The item that a change has brought evidence for, if some of that evidence is gone."""
+    changes = event.payload["changes"] if event.kind == UPDATED else {}
+    if not any(parent in gone and parent not in changes for parent in event.parents):
+        return []
+    return [id for id, fields in changes.items() if len(changes) == 1 or "held" in fields]
 
 
 def _erase(overlay: Overlay, request: EraseRequest, items: Iterable[str]) -> tuple[str, ...]:

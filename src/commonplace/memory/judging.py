@@ -32,7 +32,7 @@ from .items import Corroboration, Held, Item, from_row, joined, subject_and_fact
 from .likeness import FLAGGED, WORTH, alike_places, alike_sketches, fingerprint, marks, sketch, words_of
 from .markdown import HEAD
 from .places import MEMORY_MD
-from .reading import compared, item_at, may_read
+from .reading import compared, item_at, may_name, may_read
 from .requests import CREATED, RECALLED, RECEIPT, Previewed, Remember, RememberMany, RememberResult
 from .settings import settings_of
 from .standing import contradicts, holds_for, new_item, open_rivals, overlap, standing
@@ -45,6 +45,9 @@ WAITS = {
     "evidence": "it waits for more evidence, or until a librarian or person creates it",
 }
 """What an item that is held waits for."""
+
+DECLINED = ("dropped", "forgotten")
+"""What has one of these statuses was declined: an agent does not propose it again."""
 
 MOST_LINKED = 5
 """Entries that a core links a new one to by itself."""
@@ -109,17 +112,26 @@ class Foreseen(NamedTuple):
     """The facts under the same key that say otherwise."""
     near: Item | None
     """The item that it would be held for as nearly the same."""
+    ended: str = ""
+    """Why it would not come back, if somebody has declined or forgotten the same."""
 
 
 def foreseen(views: ViewReader, rights: Rights, content: Mapping[str, Any], now_us: int) -> Foreseen:
     """What a fact would meet, as far as its author may see it. It reads as `decide_remember` does, and writes
     nothing."""
-    request = Remember(rights.actor, content, {})
+    request = Remember(rights.actor, content, {}, not_after=DECLINED)
     # What is called here only reads, which a snapshot can as well as a transaction.
     case = Case(cast(Overlay, views), request, rights, new_item(rights.actor, content, now_us))
     against = tuple(fact for fact in case.same_key() if contradicts(case.new, fact))
     near = _nearest(case, ())
-    return Foreseen(_twin(case), _broader(case), against, None if near is None else near[0])
+    ended = _ended(case)
+    return Foreseen(
+        _twin(case),
+        _broader(case),
+        against,
+        None if near is None else near[0],
+        "" if ended is None else ended.reason,
+    )
 
 
 def decide_remember(overlay: Overlay, request: Remember) -> RememberResult | Denied:
@@ -136,7 +148,7 @@ def _judged(overlay: Overlay, request: Remember, rights: Rights) -> RememberResu
     answer = _repeated_call(case)
     if answer is None:
         _check_links(case)
-        answer = _not_wanted(case) or _known(case)
+        answer = _not_wanted(case) or _known(case) or _ended(case)
     if answer is not None:
         return answer
     superseded = _superseded(case)
@@ -333,6 +345,27 @@ def _twin(case: Case) -> Item | None:
         twin = None if id is None else case.repeatable(id)
         if twin is not None and fingerprint(twin.as_content()) == mine:  # it may say something else by now
             return twin
+    return None
+
+
+ENDED = {
+    "dropped": "declined before",
+    "forgotten": "forgotten before",
+    "superseded": "something else has taken its place",
+    "archived": "archived before",
+}
+
+
+def _ended(case: Case) -> RememberResult | None:
+    """The refusal of something that does not come back by itself: an item that says the same has ended."""
+    mine = fingerprint(case.request.content)
+    for partition in case.partitions if case.request.not_after else ():
+        id = case.overlay.get("memory.exact", *partition, mine)
+        item = None if id is None else item_at(case.overlay, id)
+        if item is None or item.status not in case.request.not_after or not may_name(case.rights, item):
+            continue
+        if fingerprint(item.as_content()) == mine:
+            return _rejected(f"{ENDED[item.status]}: {item.id} said the same", item.id)
     return None
 
 

@@ -18,7 +18,7 @@ from ..ledger.encoding import blobs_of, decode, encode_payload
 from ..ledger.labels import SENSITIVITY, TRUST, strictness
 from ..verbs import RunId
 from .cores import core_of, may_know, no_core
-from .echoes import comparable, echo_among, texts_of
+from .echoes import MOST_SHOWN, comparable, echo_among, texts_of
 from .exclusions import excluded
 from .fields import check_one_of, check_tasks, checked, shape_of
 from .items import Held, Item, from_row, texts_in, value_text
@@ -32,9 +32,6 @@ from .visibility import may_be_told
 if TYPE_CHECKING:
     from ..ledger.reader import ViewReader
     from ..session import Session
-
-MOST_SHOWN = 500
-"""How much of what a run was shown is compared with what it remembers."""
 
 TRUST_OF = {"tool": "low", "import": "low"}
 """How far what comes from a source is trusted unless somebody says so."""
@@ -278,19 +275,24 @@ def checked_content(kind: str, *, text: str | None = None, value: Any = ..., **f
     return content
 
 
-def previewed(session: Session, **fields: Any) -> Previewed:
-    """What would become of something to remember, as `remember` takes it; nothing is kept."""
+def previewed(session: Session, not_after: tuple[str, ...] = (), **fields: Any) -> Previewed:
+    """What would become of something to remember, as `remember` takes it; nothing is kept. It is refused if an item
+    that says the same has one of the statuses `not_after`."""
     asked = _asked(session, {**PARAMETERS, **fields})
+    asked = asked._replace(request=replace(asked.request, not_after=not_after))
     session = session.in_scope(asked.scope).for_run(asked.request.run)
     preview: Previewed = session.submit("memory.preview", judge(session, [asked])[0].request, "remember")
     _note_compared(session, [preview.result])
     return preview
 
 
-def remember_or_hold(session: Session, hold: Held | None, **fields: Any) -> RememberResult:
-    """Remember something, as `remember` takes it; or hold it in the inbox, if it says why."""
+def remember_or_hold(
+    session: Session, hold: Held | None, not_after: tuple[str, ...] = (), **fields: Any
+) -> RememberResult:
+    """Remember something, as `remember` takes it; or hold it in the inbox, if it says why. It is refused if an item
+    that says the same has one of the statuses `not_after`."""
     asked = _asked(session, {**PARAMETERS, **fields})
-    asked = asked._replace(request=replace(asked.request, hold=hold))
+    asked = asked._replace(request=replace(asked.request, hold=hold, not_after=not_after))
     return _submitted(session.in_scope(asked.scope).for_run(asked.request.run), [asked])[0]
 
 

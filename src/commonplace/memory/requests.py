@@ -49,6 +49,8 @@ class Remember(msgspec.Struct, frozen=True):
     override: str = ""
     echo_of: str = ""
     """Something that was shown to the author, which this repeats."""
+    not_after: tuple[str, ...] = ()
+    """It is refused if an item that says the same has one of these statuses: it has ended, and does not come back."""
     id: str | None = None
     occurred_us: int | None = None
 
@@ -174,12 +176,18 @@ class Resolve(msgspec.Struct, frozen=True):
 
 
 class Prove(msgspec.Struct, frozen=True):
-    """Let an item stand that was held for lack of evidence: there is enough now."""
+    """Bring evidence for an item that is held for lack of it. Without a `hold` there is enough, and it stands."""
 
     by: str
     id: str
     why: str
     run: str | None = None
+    sources: tuple[str, ...] = ()
+    """The events that speak for it and were not brought before. It is derived from them from now on."""
+    vouches: bool = False
+    """Whether somebody else than its author says so, without naming a source."""
+    hold: Held | None = None
+    """Why it waits further, if it does."""
 
 
 class Previewed(msgspec.Struct, frozen=True):

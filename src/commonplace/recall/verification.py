@@ -15,7 +15,7 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from posixpath import join
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -49,6 +49,8 @@ _PATH = re.compile(
     r"(?<![\w/.:@-])(?P<file>(?:\.?[\w-]+/)*[\w-]+(?:\.[\w-]+)*\.[A-Za-z]\w{0,7})"
     r"(?::(?P<first>\d{1,7})(?:-(?P<last>\d{1,7}))?)?(?![\w/])"
 )
+_EXPLICIT = re.compile(r"(?:\./)*(?P<file>/?(?!\.\.?(?:/|$))[\w.@+~-]+(?:/(?!\.\.?(?:/|$))[\w.@+~-]+)*)")
+"""A path of a file as a citation names it; also one without an ending, with a leading dot, or an absolute one."""
 _QUOTED = re.compile(r"`([^`\n]{1,200})`")
 _CALL = re.compile(r"([A-Za-z_][\w.]*)\(\)")
 
@@ -88,8 +90,13 @@ def claims(item: Item) -> tuple[FileClaim, ...]:
 def _cited(item: Item) -> Iterator[FileClaim]:
     for citation in item.citations:
         match = _CITED.fullmatch(citation.strip())
-        if match and _PATH.fullmatch(match["file"]):
-            yield _claim(match, cited=True)
+        path = _EXPLICIT.fullmatch(match["file"]) if match else None
+        if match and path:
+            # A word without an ending may name something else than a file, and an absolute path another machine's.
+            dotted = path["file"].startswith(".") or "/" in path["file"][1:]
+            sure = bool(_PATH.fullmatch(path["file"]) or (dotted and match["first"]))
+            sure = sure and not path["file"].startswith("/")
+            yield msgspec.structs.replace(_claim(match, cited=sure), file=path["file"])
     for ref in item.code_refs:
         lines = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7}))?", str(ref.get("lines") or ""))
         first = int(lines[1]) if lines else 0
@@ -122,6 +129,40 @@ def _of_command(named: NamedCommand, cited: bool) -> FileClaim:
 def _claim(match: re.Match[str], cited: bool = False) -> FileClaim:
     first = int(match["first"] or 0)
     return FileClaim(match["file"], "", first, int(match["last"] or first), cited=cited)
+
+
+class CitedLines(NamedTuple):
+    """The lines that a citation names, or why they cannot be seen."""
+
+    text: str = ""
+    file: str = ""
+    """The name of the file, without its folder."""
+    wrong: str = ""
+    named: bool = True
+    """Whether it names a file at all."""
+
+
+def cited_lines(root: Path, citation: str) -> CitedLines:
+    """Look up one citation (file:line, file:first-last) in a repository."""
+    match = _CITED.fullmatch(citation.strip())
+    if match is None or not match["first"] or "://" in citation:
+        return CitedLines(wrong="it cannot be looked up: write file:line", named=False)
+    try:
+        path = (root / match["file"]).resolve()
+        if not path.is_relative_to(root.resolve()):
+            return CitedLines(wrong="it lies outside the repository")
+        if not path.is_file():
+            named = _EXPLICIT.fullmatch(match["file"]) is not None
+            return CitedLines(wrong="there is no such file in the repository", named=named)
+        if path.stat().st_size > LARGEST:
+            return CitedLines(wrong=f"the file has more than {LARGEST:,} bytes")
+        lines = path.read_bytes().decode(errors="replace").splitlines()
+    except (OSError, ValueError) as error:
+        return CitedLines(wrong=f"it cannot be read ({type(error).__name__})")
+    first, last = int(match["first"]), int(match["last"] or match["first"])
+    if not 1 <= first <= last <= len(lines):
+        return CitedLines(wrong=f"the file has no lines {first}-{last}")
+    return CitedLines("\n".join(lines[first - 1 : last]), path.name)
 
 
 def as_item(id: str, by: str, text: str) -> Item:
