@@ -209,7 +209,7 @@ def test_the_objective_of_another_task_stays_until_that_is_over(local: Book) -> 
 def test_an_objective_that_its_writer_may_not_see_is_not_told(local: Book) -> None:
     local.documents.write_notes("- Objective: rotate AKIAIOSFODNN7EXAMPLE")
     told = local.as_actor("ben").learn.phase_end("Plant the beds", "dig", report="Dug.")
-    assert "another task" in told.left_out[0].why
+    assert "may not read all of it" in told.left_out[0].why
     assert "rotate" not in str(told)
 
 
@@ -507,3 +507,19 @@ def _killed(words: list[str], given: tuple[object, ...], when: str) -> None:
         env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])},
     )  # fmt: skip
     assert ran.returncode == -signal.SIGKILL, ran
+
+
+@pytest.mark.spec("6.9", "L8")
+def test_nobody_copies_notes_that_it_may_not_read(local: Book) -> None:
+    written = local.documents.write_notes(
+        "- Objective: Add login (phase: plan)\n- Blockers: Miller must not hear of it"
+    )
+    local.access.relabel(written.id, sensitivity="sensitive", reason="a merger")
+    eve = local.as_actor("eve")
+    told = eve.learn.phase_end(LOGIN, 1, report="done")
+    assert "may not read all of it" in told.left_out[0].why
+    assert (
+        "Miller"
+        not in f"{eve.documents.notes()}{eve.learn.resume(LOGIN)}{[event.payload for event in eve.events()]}"
+    )
+    assert "Miller" in local.documents.notes()

@@ -25,7 +25,7 @@ from .files.trust import is_ours, trust_book
 from .index.names import best_embedder
 from .learn.compaction_capability import COMPACTION
 from .learn.delegations import DELEGATIONS
-from .learn.lifecycle import LIFECYCLE
+from .learn.lifecycle_capability import LIFECYCLE
 from .learn.reflection_capability import REFLECTION
 from .ledger.checks import check_each
 from .ledger.clocks import clock_trouble, now_us

@@ -11,7 +11,6 @@ from .access_verbs import Access
 from .documents.verbs import Documents
 from .event_verbs import event, events, record, record_all, watch
 from .inbox import inbox
-from .learn.verbs import Learn
 from .ledger.checks import check_call, check_path
 from .memory.remember import remember
 from .memory.verbs import Memory, forget
@@ -26,6 +25,7 @@ from .verbs import method, namespace
 from .work.opening import Works, work
 
 if TYPE_CHECKING:
+    from .learn.verbs import Learn
     from .ledger.ledger import At, Progress
 
 
@@ -52,7 +52,7 @@ class Participant:
 
     memory = namespace(Memory)
     documents = namespace(Documents)
-    learn = namespace(Learn)
+    learn: namespace[Learn] = namespace("learn.verbs:Learn")
     receipts = namespace(Receipts)
     runs = namespace(Runs)
     works = namespace(Works)

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import wraps
+from importlib import import_module
 from inspect import Parameter as Described
 from inspect import getdoc, signature, unwrap
 from types import UnionType
@@ -96,10 +97,17 @@ def _with_flags_checked(function: F, names: tuple[str, ...], flags: Mapping[str,
 
 class namespace(Generic[N]):
     """An attribute that holds verbs about one thing, such as `book.memory`. It is made when it is first used, of the
-    session of its holder, or as `make` says."""
+    session of its holder, or as `make` says. A class that is named as `module:Class` is imported then, too."""
 
-    def __init__(self, kind: type[N], make: Callable[[Any], N] | None = None) -> None:
-        self.kind, self._make = kind, make
+    def __init__(self, kind: type[N] | str, make: Callable[[Any], N] | None = None) -> None:
+        self._kind, self._make = kind, make
+
+    @property
+    def kind(self) -> type[N]:
+        if isinstance(self._kind, str):
+            module, _, name = self._kind.partition(":")
+            self._kind = cast(type[N], getattr(import_module(f".{module}", __package__), name))
+        return self._kind
 
     def __set_name__(self, _holder: type, name: str) -> None:
         self._name = name

@@ -47,7 +47,6 @@ from ..ledger.checks import check_each, check_name, check_text, check_whole
 from ..ledger.events import Event
 from ..ledger.overlay import Overlay
 from ..ledger.printing import LeftOut, Readable, number
-from ..ledger.views import Capability
 from ..memory.tidy import NOT_ENDED
 from ..memory.viewer import Viewer
 from ..recall.changed_facts import check_entries
@@ -533,6 +532,10 @@ def _notes(overlay: Overlay, moment: WriteMoment) -> tuple[WriteDocument | None,
     there = entries(overlay, NOTES)
     current = rendered(NOTES, there).strip()
     notes, left_out = next(iter(moment.writes[1:]), None), list[LeftOut]()
+    viewer = _viewer(overlay, moment)
+    if notes is None and moment.objective and not all(viewer.sees(entry) for entry in there):
+        why = "you may not read all of it, so it stays: give notes, as it should read, or leave it to somebody who may"
+        return None, [LeftOut(NOTES, why)]
     if notes is None and moment.objective:
         lines, place = current.splitlines(), 0
         if current:
@@ -570,10 +573,8 @@ def _objective(overlay: Overlay, moment: WriteMoment, notes: str) -> tuple[int, 
     for line in named:
         if not line.says or names_task(line.says, moment.task, states[line.number]):
             return line.number - 1, []
-    viewer = _viewer(overlay, moment)
-    seen = all(viewer.sees(entry) for entry in entries(overlay, NOTES))
     first, over = named[0], states[named[0].number].values()
-    what = repr(masked(first.says)) if seen else "another task"
+    what = repr(masked(first.says))
     if not over or not all(state.over for state in over):
         return LeftOut(
             NOTES, f"its objective is {what}, not this task, so it stays: give notes, as it should read"
@@ -603,6 +604,3 @@ def _check_none_regressed(what: str, broken: Sequence[str]) -> None:
         raise Conflict(
             f"{what}: {'; '.join(broken)}. Verify it again (verify_item), or give a reason to go on as `despite`"
         )
-
-
-LIFECYCLE = Capability("lifecycle", commands={"lifecycle.write": decide_moment})
