@@ -7,8 +7,7 @@ reflection                          what an agent makes of what it has been thro
 compaction                          a conversation becomes a summary that fits
 lifecycle, resume, verified         the five moments of a task; going on with it after a reset; its verified items
 promotion, evidence, skills         how what a task has found out becomes a fact of the repository, or a skill
-note_lines, notes_review            what the lines of NOTES.md mean, and which of them are out of date
-hygiene, duplicates                 the audit of what pollutes memory
+hygiene, duplicates, notes_review   the audit of what pollutes memory
 note_lines                          how lines of NOTES.md are read: objectives, blockers, the tasks that they name
 checklists, chores                  before a fact is written; pruning NOTES.md; what a librarian does with suggestions
 verbs                               `book.learn`: each verb is a function of one of these modules
