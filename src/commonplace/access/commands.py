@@ -14,7 +14,18 @@ from ..ledger.keys import Key
 from ..ledger.labels import FLOWING, flow, lowers
 from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader
-from ..ledger.scopes import ROOT, SCOPE, SCOPES, Path, decide_name, lies_in, name_of, path_of, written
+from ..ledger.scopes import (
+    ROOT,
+    SCOPE,
+    SCOPES,
+    Guarded,
+    Path,
+    decide_name,
+    lies_in,
+    name_of,
+    path_of,
+    written,
+)
 from ..ledger.views import Capability, Kind, View
 from .rights import (
     ACTS,
@@ -34,6 +45,9 @@ if TYPE_CHECKING:
     from ..session import Session
 
 GRANTED, DENIED, VIEWED, RELABELLED = "access.granted", "access.denied", "access.viewed", "access.relabelled"
+
+GUARD = "access.guard"
+"""The command that decides whether an actor may write at all, before another one is decided."""
 
 LIMITED: Key = ("",)
 """The row that says that somebody was once limited in what it may record. Without it there is nothing to
@@ -208,6 +222,13 @@ def need_scope(overlay: Overlay, actor: str, scope: str) -> Denied | None:
     return refuse(overlay, Denial(actor, "write to", name_of(overlay, scope) or "the root"), why)
 
 
+def decide_guarded(overlay: Overlay, command: Guarded) -> Any:
+    """Run a decider for an actor that is bound to no scope, if it may write to the root."""
+    if why := refused_write(overlay, command.actor, ()):
+        return refuse(overlay, Denial(command.actor, "write to", place_named(()), command.run), why)
+    return overlay.run(command.capability, command.decide, command.request)
+
+
 def refused_write(views: ViewReader, actor: str, path: Path) -> str:
     """Why an actor may not write to a scope, if it may not: a session writes to its own scope and to those below it, as
     far as its actor was granted them."""
@@ -330,6 +351,7 @@ ACCESS = Capability(
         "access.relabel": decide_relabel,
         "access.look": decide_look,
         "access.deny": decide_denied,
+        GUARD: decide_guarded,
     },
     views=(
         View(

@@ -35,7 +35,7 @@ from ..errors import Busy, CommonplaceError, OutcomeUnknown
 from .events import ERASED, Draft, erased_by, unseal
 from .overlay import Overlay, Residues
 from .reader import PAGE
-from .scopes import InScope
+from .scopes import Guarded, InScope
 from .views import Decider, Meta, Registry
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class _Ticket:
 
     def unknown(self, cause: str) -> OutcomeUnknown:
         """The error if nobody knows whether it was written, with the ids under which it can be looked up."""
-        request = self.request.request if isinstance(self.request, InScope) else self.request
+        request = self.request.request if isinstance(self.request, InScope | Guarded) else self.request
         drafts = request if isinstance(request, list) else []
         requested = [draft.id for draft in drafts if isinstance(draft, Draft)]
         return OutcomeUnknown([record.id for record in self.records] or requested, cause)

@@ -27,7 +27,7 @@ from .events import ERASED, Draft, Event, erased_by, new_id, unseal
 from .keys import pack
 from .overlay import CHECKPOINTS, Overlay
 from .reader import PAGE, Snapshot, check_horizon
-from .scopes import SCOPES, Bound, InScope, decide_in_scope
+from .scopes import SCOPES, Bound, Guarded, InScope, decide_in_scope
 from .upkeep import rebuild
 from .views import (
     Capability,
@@ -155,10 +155,22 @@ class Ledger:
 
     # writing
 
-    def submit(self, command: str, request: Any, size: int = 1, bound: Bound | None = None) -> Any:
+    def submit(
+        self,
+        command: str,
+        request: Any,
+        size: int = 1,
+        bound: Bound | None = None,
+        guard: tuple[str, str, str | None] | None = None,
+    ) -> Any:
         """Run a command, for a session that may be bound to a scope. A decider that answers with an error has recorded
-        that it refused; it is raised."""
+        that it refused; it is raised. `guard` names the command that first decides whether an actor may write at all,
+        the actor, and its run."""
         capability, decide = self.registry.command(command)
+        if guard is not None:
+            name, actor, run = guard
+            request = Guarded(actor, run, capability, decide, request)
+            capability, decide = self.registry.command(name)
         if bound is not None:
             request = InScope(bound, capability, decide, request)
             capability, decide = SCOPES.name, decide_in_scope

@@ -162,6 +162,16 @@ class InScope(NamedTuple):
     request: Any
 
 
+class Guarded(NamedTuple):
+    """A command of an actor that may be limited in the scopes that it writes to."""
+
+    actor: str
+    run: str | None
+    capability: str
+    decide: Decider
+    request: Any
+
+
 def decide_in_scope(overlay: Overlay, command: InScope) -> Any:
     """Run a decider for a session that is bound to a scope: it reads by that, and its events belong there."""
     outer = overlay.bound, overlay.scope
