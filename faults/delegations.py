@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -12,16 +11,15 @@ from typing import Any
 
 import commonplace
 from commonplace import Book
-from commonplace.engines.contract import Tx, WriteSet
 from commonplace.learn.delegations import delegation_of, digests, posts
 from commonplace.state.policy import Persistence, Policy
-from commonplace.testing.transactions import each_transaction
-from commonplace.workflow.delegation import ManagerTurn, WorkerTask
+from commonplace.workflow.briefing import ManagerTurn, WorkerTask
 from commonplace.workflow.model import Delegation, DelegationBudget, Workflow
 from commonplace.workflow.runner import Outcome, run_workflow
 
 from . import Result, fault
 from .places import DURABLE, Place, Worker, place
+from .runs import killed_at
 
 RUN = "d"
 
@@ -87,29 +85,12 @@ def run_all(book: Book, run_id: str = RUN) -> Outcome:
 
 
 def run_and_die(say: Connection, home: Place, calls: str, kill_at: int | None) -> None:
-    """Run it, and die at the n-th transaction: before it, or (odd) right after its commit."""
+    """Run it, and die in a transaction."""
     os.environ["COMMONPLACE_FAULT_CALLS"] = calls
-    with home.open() as book:
-        count = [0]
-
-        def begun(tx: Tx) -> None:
-            count[0] += 1
-            if kill_at is None or count[0] != kill_at // 2 + 1:
-                return
-            if kill_at % 2 == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            apply = tx.apply
-
-            def apply_and_die(write: WriteSet) -> None:
-                apply(write)
-                os.kill(os.getpid(), signal.SIGKILL)
-
-            tx.apply = apply_and_die  # type: ignore[method-assign]
-
-        with each_transaction(book.ledger.store, begun):
-            say.send("open")
-            run_all(book)
-            say.send("done")
+    with home.open() as book, killed_at(book.ledger.store, kill_at):
+        say.send("open")
+        run_all(book)
+        say.send("done")
 
 
 def final(book: Book, run_id: str = RUN) -> dict[str, Any]:

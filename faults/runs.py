@@ -6,13 +6,15 @@ import os
 import random
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import commonplace
 from commonplace import Book, Conflict
-from commonplace.engines.contract import Tx, WriteSet
+from commonplace.engines.contract import Store, Tx, WriteSet
 from commonplace.state.policy import AgentPolicy, Persistence, Policy
 from commonplace.testing.transactions import each_transaction
 from commonplace.workflow.agents import AgentFailed, AgentTask
@@ -122,30 +124,37 @@ def run_all(book: Book, mode: Any) -> Outcome:
     return Runner(book._session, workflow, run, agents, pause=lambda _seconds: None).execute()
 
 
+@contextmanager
+def killed_at(store: Store, moment: int | None) -> Iterator[None]:
+    """Kill this process in the n-th transaction, n being half of `moment`: before it, or (odd) right after its commit.
+    None: never."""
+    count = [0]
+
+    def begun(tx: Tx) -> None:
+        count[0] += 1
+        if moment is None or count[0] != moment // 2 + 1:
+            return
+        if moment % 2 == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        apply = tx.apply
+
+        def apply_and_die(write: WriteSet) -> None:
+            apply(write)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        tx.apply = apply_and_die  # type: ignore[method-assign]
+
+    with each_transaction(store, begun):
+        yield
+
+
 def run_and_die(say: Connection, home: Place, calls: str, mode: str, kill_at: int | None) -> None:
-    """Run it, and die at the n-th transaction: before it, or (odd) right after its commit."""
+    """Run it, and die in a transaction."""
     os.environ["COMMONPLACE_FAULT_CALLS"] = calls
-    with home.open() as book:
-        count = [0]
-
-        def begun(tx: Tx) -> None:
-            count[0] += 1
-            if kill_at is None or count[0] != kill_at // 2 + 1:
-                return
-            if kill_at % 2 == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            apply = tx.apply
-
-            def apply_and_die(write: WriteSet) -> None:
-                apply(write)
-                os.kill(os.getpid(), signal.SIGKILL)
-
-            tx.apply = apply_and_die  # type: ignore[method-assign]
-
-        with each_transaction(book.ledger.store, begun):
-            say.send("open")
-            run_all(book, mode)
-            say.send("done")
+    with home.open() as book, killed_at(book.ledger.store, kill_at):
+        say.send("open")
+        run_all(book, mode)
+        say.send("done")
 
 
 def final(book: Book) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 import commonplace
 from commonplace import Book
 from commonplace.learn import curator
-from commonplace.workflow.delegation import ManagerTurn, WorkerTask
+from commonplace.workflow.briefing import ManagerTurn, WorkerTask
 from tests.test_delegation import complete, delegate, found, loop, run, to
 from tests.workflows import write
 

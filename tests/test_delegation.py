@@ -14,7 +14,7 @@ import pytest
 import commonplace
 from commonplace import BadInput, Book, NotFound, RunFailed
 from commonplace.surfaces.tools import Tools
-from commonplace.workflow.delegation import ManagerTurn, WorkerTask
+from commonplace.workflow.briefing import ManagerTurn, WorkerTask
 from commonplace.workflow.load import examine, load
 from commonplace.workflow.model import WORKFLOW_FILE
 from tests.shells import Cli

@@ -99,7 +99,7 @@ class Held(msgspec.Struct, frozen=True):
         if self.why == "proposal":
             return "it is a proposal"
         if self.why == "evidence":
-            if not self.receipts:  # whoever may not read them is not told how many there are
+            if not self.receipts:  # a reader that may not see them is not told how many there are
                 return self.reason or "it waits for evidence"
             digests = number(len(self.receipts), "recorded digest")
             return f"it would push {others} out of {digests}: receipt {', '.join(self.receipts)}"

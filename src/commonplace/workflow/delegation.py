@@ -22,21 +22,17 @@ from referencing.exceptions import Unresolvable
 from ..access.masking import masked
 from ..access.rights import OWNER
 from ..errors import BadInput, Conflict, ContractViolation, TooLarge
-from ..learn.board import board_entries, sibling_signals
+from ..learn.board import board_entries
 from ..learn.context_digest import (
     ContextDigest,
-    children_digests,
     confidence_of,
     digest_of_iteration,
-    my_digest,
 )
 from ..learn.curator import REDUNDANT, prior_for_manager
 from ..learn.delegations import BoardEntry, Digested, RecordPlan, delegation_of, digest_at, plans
-from ..learn.plans import HOW_TO_ANSWER, Assignment, ManagerDecision, decision_of, read_answer
+from ..learn.plans import Assignment, ManagerDecision, decision_of, read_answer
 from ..ledger.checks import MAX_NAME
 from ..ledger.encoding import encode_payload
-from ..ledger.printing import Readable
-from ..recall.escaping import as_data, as_name
 from ..run import Run, Turn
 from ..state.cells import size_of
 from ..state.contract import violations
@@ -54,15 +50,14 @@ from .agents import (
     as_failure,
     wait_before,
 )
-from .model import ContextBudget, Delegation
+from .briefing import Briefing, Left, ManagerTurn, WorkerTask
+from .model import Delegation
 from .passing import inherited
 
 if TYPE_CHECKING:
     from ..session import Session
     from .runner import Runner
 
-LONGEST_REASON = 500
-"""How many characters of a reason, or of what a worker was told, a manager's prompt shows."""
 MOST_SOURCES = 1_000
 """How many of the results that something comes from are named as its sources."""
 DEFERRED = "deferred"
@@ -71,18 +66,6 @@ UNUSABLE = (*REFUSALS, TooLarge, ValueError, RecursionError, Unresolvable)
 """What is wrong with an answer: the agent is told, or has failed."""
 ANSWERS = 2
 """How often a manager may answer in a form that cannot be read before the loop fails."""
-
-
-class Left(msgspec.Struct, frozen=True):
-    """What a manager and those below it may still use up."""
-
-    loops: int
-    workers: int
-    workers_per_iteration: int
-    chars: int
-
-    def __str__(self) -> str:
-        return f"{self.loops} iterations, {self.workers} workers, {self.chars:,} characters"
 
 
 class Spent(NamedTuple):
@@ -128,91 +111,6 @@ class LoopEnd(msgspec.Struct, frozen=True):
     chars: int = 0
     positions: tuple[int, ...] = ()
     """Where what it comes from is recorded."""
-
-
-class Briefing(Readable, msgspec.Struct, frozen=True):
-    """What a manager should know to decide. As text it is a prompt for a model."""
-
-    task: str
-    depth: int
-    left: Left
-    history: tuple[dict[str, Any], ...] = ()
-    signals: tuple[BoardEntry, ...] = ()
-    """What was posted on the board since its last decision."""
-    digest: ContextDigest | None = None
-    children: tuple[ContextDigest, ...] = ()
-    warnings: tuple[str, ...] = ()
-    prior: str = ""
-    """What earlier runs have left, in the first turn of a root manager."""
-    context_budget: ContextBudget = ContextBudget()
-    workers: tuple[str, ...] = ()
-    """The workers that have a file or a function of their own."""
-
-    def __str__(self) -> str:
-        parts = [
-            f"# TASK\n{self.task}",
-            f"## WORKERS\n{', '.join(map(as_name, self.workers))}" if self.workers else "",
-            self.prior,
-            my_digest(self.digest),
-            children_digests(self.children),
-            sibling_signals(self.signals),
-            history_block(self.history, self.context_budget),
-            f"## BUDGET\n{self.left}",
-            "\n".join(["## WARNINGS", *(f"- {as_data(warning)}" for warning in self.warnings)])
-            if self.warnings
-            else "",
-            f"## ANSWER\n{HOW_TO_ANSWER[0].upper()}{HOW_TO_ANSWER[1:]}.",
-        ]
-        return "\n\n".join(part for part in parts if part)
-
-
-class ManagerTurn(AgentTask):
-    """A manager's turn. Its function returns what to do next (see `learn.plans`), from what `briefing` says; as text,
-    the briefing is a prompt for a model."""
-
-    briefing: Briefing
-    takes_text = True
-
-    def request(self) -> dict[str, Any]:
-        known: dict[str, Any] = msgspec.to_builtins(self.briefing)
-        return {**super().request(), **known, "prompt": str(self.briefing)}
-
-
-class WorkerTask(AgentTask):
-    """A worker's turn. `assignment` is what its manager told it to do, with everything the manager said."""
-
-    assignment: Assignment
-
-    @property
-    def instructions(self) -> str:
-        """What to do."""
-        return self.assignment.instructions
-
-    @property
-    def dispatch(self) -> str:
-        return self.assignment.name
-
-    def request(self) -> dict[str, Any]:
-        told = {"instructions": self.instructions, "envelope": self.assignment.envelope}
-        return {**super().request(), **told}
-
-
-def history_block(history: Sequence[Mapping[str, Any]], budget: ContextBudget) -> str:
-    """What came of earlier iterations as a block of a prompt, each result within its share of the budget."""
-    results = sum(len(each["workers"]) for each in history)
-    room = max(budget.min_per_entry, budget.total_chars // max(1, results))
-    lines = []
-    for each in history:
-        lines.append(f"### Iteration {each['iteration']}")
-        for result in each["workers"]:
-            written = as_data(json.dumps(result.get("output", {}), ensure_ascii=False, sort_keys=True))
-            if len(written) > room:
-                cut = min(budget.preview_chars, room)
-                written = f"{written[:cut]} (cut: {cut:,} of {len(written):,} characters)"
-            reason = f" ({as_data(result['reason'])[:LONGEST_REASON]})" if result.get("reason") else ""
-            about = f"{as_name(result['worker_id'])}, {result['status']}{reason}"
-            lines.append(f"- {about}: {as_data(result['instructions'])[:LONGEST_REASON]}\n  {written}")
-    return "\n".join(["## HISTORY", *lines]) if lines else ""
 
 
 class DelegationLoop:

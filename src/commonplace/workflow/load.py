@@ -310,7 +310,7 @@ class _Loader:
         return convert({**section, **more}, model.Delegation)
 
     def _of_a_loop(self, at: str, name: str) -> str:
-        """The id of an agent of a loop. It needs no file: whoever runs the loop may give a function for it."""
+        """The id of an agent of a loop. It needs no file: the caller may give a function for it."""
         if not name:
             return ""
         missing = len(self._agents.missing)

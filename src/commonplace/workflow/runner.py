@@ -43,7 +43,8 @@ from .agents import (
     find_agent,
     secret_environment,
 )
-from .delegation import CLOSED_AS, DelegationLoop, Left, LoopEnd, with_participants
+from .briefing import Left
+from .delegation import CLOSED_AS, DelegationLoop, LoopEnd, with_participants
 from .leading import leading
 from .model import Agent, Delegation, Node, Workflow
 from .nodes import AGAIN, FOLLOWS_FAILURE, NodeRun
