@@ -52,6 +52,9 @@ if TYPE_CHECKING:
         Stale,
         StorageFailed,
         TooLarge,
+        TooManyRequests,
+        TooManyRequests,
+        Unauthorized,
         UnknownEngine,
         UnsafePath,
     )
@@ -128,7 +131,10 @@ __all__ = [
     "Task",
     "Thread",
     "TooLarge",
+    "TooManyRequests",
+    "TooManyRequests",
     "Turn",
+    "Unauthorized",
     "UnknownEngine",
     "UnsafePath",
     "Verification",
@@ -149,7 +155,7 @@ _HOMES = {
     "errors": "BadInput BadMove BeforeHorizon BookClosed BookNotFound BookTooNew Busy CommonplaceError Conflict "
     "ContractViolation Corrupt Cycle Denied EngineUnavailable Erased Fenced ForkedBook MissingExtra "
     "ModelFailed NotABook NotEnabled NotFound NotTrusted OutcomeUnknown OwnedKind ReadOnly RunFailed Stale "
-    "StorageFailed TooLarge UnknownEngine UnsafePath",
+    "StorageFailed TooLarge TooManyRequests Unauthorized UnknownEngine UnsafePath",
     "ledger.encoding": "Blob",
     "ledger.events": "Event",
     "ledger.upkeep": "Rebuilt Verification",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from .access.commands import ACCESS
 from .access.rights import check_actor
@@ -85,11 +86,13 @@ def open(
     repository: str | Path | None = None,
     count_tokens: Callable[[str], int] | None = None,
     timeout: float = TIMEOUT,
+    token: str | None = None,
 ) -> Book:
     """Open a book, and create it if it is not there (`create=False`: raise BookNotFound instead).
 
-    `url` is a path (SQLite), `memory:`, `file:FOLDER`, `postgresql://…`, `redis://…` or `unix://SOCKET`. A
-    server holds many books, told apart by `name` or `?book=NAME`. `durability="process"` is SQLite's faster
+    `url` is a path (SQLite), `memory:`, `file:FOLDER`, `postgresql://…`, `redis://…` or `unix://SOCKET`; or
+    `http://…`, a book behind `commonplace serve`, which `token` (or the variable COMMONPLACE_TOKEN) gives access to. A
+    database server holds many books, told apart by `name` or `?book=NAME`. `durability="process"` is SQLite's faster
     mode, which may lose the last commits in a power cut. `capabilities` add kinds, commands and views of
     your own; a book that holds them opens only with them. `mirror` is the folder that shows the book's memory as
     markdown, True for the one that the book lies in; if there is one already, it is found. Hand edits in it are taken
@@ -103,6 +106,13 @@ def open(
     """
     if not isinstance(timeout, int | float) or not 0 < timeout < 1e6:
         raise BadInput(f"timeout {shown(timeout)} is not a number of seconds above 0")
+    if str(url).startswith(("http://", "https://")):
+        from .remote import connect
+
+        token = token or os.environ.get("COMMONPLACE_TOKEN")
+        return cast(Book, connect(str(url), token, timeout))  # the same verbs, behind a server
+    if token is not None:
+        raise BadInput("token goes with the URL of a server: http://… or https://…")
     registry = Registry((*BUILT_IN, *capabilities))
     engine, book = locate(url, name, durability)
     engine.timeout = timeout

@@ -9,6 +9,7 @@
     │   └── OwnedKind        403  a kind that only its capability may record
     ├── ReadOnly             403  a book that this user may read and not write
     ├── NotTrusted           403  a folder that somebody else has prepared, and this user has not said to trust
+    ├── Unauthorized         401  a network caller without a valid token
     ├── NotFound             404  no such event, blob or view
     │   └── BookNotFound     404  no such book, and create was not asked for
     ├── Conflict             409  the same id with other content, or a diverged copy
@@ -20,6 +21,7 @@
     ├── BeforeHorizon        410  `at=` lies below the versions that are kept
     ├── ContractViolation    422  an agent's output is not what its contract declares
     ├── NotABook             422  a file or server that holds something else
+    ├── TooManyRequests      429  more than a server allows at once, or in a second
     ├── Corrupt              500  stored bytes are not what was written
     ├── BookTooNew           501  written by a newer library
     ├── BookClosed           503  used after close
@@ -108,6 +110,13 @@ class Denied(CommonplaceError, PermissionError):
 
 class OwnedKind(Denied):
     code = "owned_kind"
+
+
+class Unauthorized(CommonplaceError, PermissionError):
+    """A caller on a network that has no token, or one that is unknown, expired or revoked."""
+
+    code = "unauthorized"
+    status = 401
 
 
 class NotFound(CommonplaceError, LookupError):
@@ -213,6 +222,14 @@ class ContractViolation(CommonplaceError):
 class NotABook(CommonplaceError):
     code = "not_a_book"
     status = 422
+
+
+class TooManyRequests(CommonplaceError):
+    """More than a server allows at the same time, or in a second. `retry_after` is how many seconds to wait."""
+
+    code = "too_many_requests"
+    status = 429
+    retry_after = 1
 
 
 class Corrupt(CommonplaceError):

@@ -3,6 +3,7 @@ under its own rights."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,3 +95,23 @@ def acting(
     if actor == OWNER:
         return owner if scope is None else Actor(owner._session.in_scope(scope))
     return Actor(owner._session.acting_as(check_actor(actor)).in_scope(scope))
+
+
+def acting_within(
+    owner: Participant,
+    actor: str,
+    bounds: Iterable[tuple[str | None, Sequence[str]]],
+    run_id: str | None = None,
+    *,
+    by_owner: bool = True,
+) -> Participant:
+    """An actor of the book of `owner`, bound to one scope after the other, each within the one before; the owner
+    itself, if it is that and nothing bounds it. With a run, an agent in its turn: taken by itself, or, with
+    `by_owner`, in the name of the owner, who may take anybody's."""
+    session = owner._session if actor == OWNER else owner._session.acting_as(check_actor(actor))
+    for scope, reads in bounds:
+        session = session.in_scope(scope, reads)
+    if run_id is not None:
+        viewer = owner if by_owner else Actor(session)
+        return viewer.runs.get(run_id).agent(actor)
+    return owner if session is owner._session else Actor(session)

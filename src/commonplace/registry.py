@@ -65,16 +65,47 @@ HANDLES: dict[str, tuple[type, Callable[..., Any]]] = {
 """The class of each handle, and the function that opens one by its ids."""
 
 
-def every_verb() -> Iterator[Verb]:
-    """Every verb of a book: those of its owner, most of which everybody has, and those of handles."""
+def ids_of(handle: object) -> dict[str, Any]:
+    """The ids that `HANDLES` opens this handle by."""
+    match handle:
+        case Work():
+            return {"work": handle.id}
+        case TaskHandle():
+            return {"task": handle.id}
+        case Claim():
+            return {"task": handle.task.id, "token": handle.token}
+        case Run():
+            return {"run_id": handle.id}
+        case Turn():
+            return {"run_id": handle.own_run.id, "agent": handle.agent}
+        case Thread():
+            return {"thread": handle.name}
+        case _:
+            raise TypeError(f"{type(handle).__name__} is no handle")
+
+
+def every_verb(properties: bool = False) -> Iterator[Verb]:
+    """Every verb of a book: those of its owner, most of which everybody has, and those of handles; with `properties`,
+    also what is read without a call."""
     from .book import Book
 
-    yield from verbs_of(Book)
+    yield from verbs_of(Book, properties=properties)
     for name, (kind, _) in HANDLES.items():
-        for verb in verbs_of(kind, name):
+        for verb in verbs_of(kind, name, properties=properties):
             # A turn has the verbs of an actor, too. They are asked for by an actor within a run.
             if kind is not Turn or not hasattr(Book, verb.path[1]):
                 yield _with_ids(verb)
+
+
+PROPERTIES = ("run.status", "run.depth", "turn.state", "thread.id")
+WRITING = {"receipt", "peek", "model"}
+"""A verb that takes one of these may write although it takes `at`: a receipt, what it delivers, what a model said."""
+
+
+def only_reads(verb: Verb) -> bool:
+    """Whether a verb writes nothing. Every verb that reads takes `at`."""
+    names = {parameter.name for parameter in verb.parameters}
+    return ("at" in names and not names & WRITING) or ".".join(verb.path) in PROPERTIES
 
 
 def verb_at(path: str) -> Verb:

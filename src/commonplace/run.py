@@ -88,6 +88,7 @@ class Run:
         return self._ledger.follow(PROJECTION)
 
     @property
+    @verb
     def status(self) -> str:
         """running, completed, partial, failed or cancelled."""
         with self._session.snapshot() as snapshot:
@@ -99,6 +100,7 @@ class Run:
         return self._opened.policy
 
     @property
+    @verb
     def depth(self) -> int:
         """How many runs it is within."""
         return self._opened.depth
@@ -300,6 +302,7 @@ class Turn(Actor):
         return f"<Turn of {self.agent!r} in the run {self.own_run.id!r}>"
 
     @property
+    @verb
     def state(self) -> State:
         """What this agent may see of the run's state, now."""
         return visible_state(self._session, self.own_run.id, self.agent)

@@ -96,6 +96,9 @@ class Session:
     read, if it may, `looker` is the actor that looks through its eyes, and `bound` is the part of the book that it
     writes to and reads, if that is not all of it."""
 
+    remote: None = None
+    """A session of a book behind a server has the connection here: see `remote.RemoteSession`."""
+
     def __init__(
         self,
         ledger: Ledger,

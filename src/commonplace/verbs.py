@@ -68,31 +68,29 @@ def method(function: Callable[Concatenate[Session, P], R]) -> Callable[Concatena
 
 def verb(function: F) -> F:
     """Mark a method as a verb. A parameter that is a flag takes True or False and nothing else: `erase="no"` is
-    refused, not taken for True."""
+    refused, not taken for True. Where the book of the holder is behind a server, the verb is called there."""
     inner = unwrap(function)
     kinds = {"bool": (bool,), "bool | None": (bool, type(None))}
-    flags = {
-        name: kinds[kind]
+    names = inner.__code__.co_varnames
+    flags = [
+        (name, names.index(name) - 1, kinds[kind])
         for name, kind in inner.__annotations__.items()
         if kind in kinds and name != "return"
-    }
-    marked = _with_flags_checked(function, inner.__code__.co_varnames, flags) if flags else function
-    vars(marked)["is_verb"] = True
-    return marked
-
-
-def _with_flags_checked(function: F, names: tuple[str, ...], flags: Mapping[str, tuple[type, ...]]) -> F:
-    places = [(name, names.index(name), allowed) for name, allowed in flags.items()]
+    ]
 
     @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        for name, place, allowed in places:
+    def marked(holder: Any, /, *args: Any, **kwargs: Any) -> Any:
+        for name, place, allowed in flags:
             value = kwargs.get(name, args[place] if place < len(args) else False)
             if not isinstance(value, allowed):
                 check_flag(name, value)
-        return function(*args, **kwargs)
+        remote = holder._session.remote
+        if remote is not None:
+            return remote.call(marked, holder, args, kwargs)
+        return function(holder, *args, **kwargs)
 
-    return cast(F, call)
+    vars(marked)["is_verb"] = True
+    return cast(F, marked)
 
 
 class namespace(Generic[N]):
@@ -285,12 +283,16 @@ def verb_of(path: Iterable[str], function: Callable[..., Any]) -> Verb:
     )
 
 
-def verbs_of(holder: type, *path: str) -> Iterator[Verb]:
-    """The verbs of a class and of its namespaces, in the order in which they are written."""
+def verbs_of(holder: type, *path: str, properties: bool = False) -> Iterator[Verb]:
+    """The verbs of a class and of its namespaces, in the order in which they are written; with `properties`, also what
+    is read without a call, such as `run.status`."""
     for name in dict.fromkeys(name for base in reversed(holder.__mro__) for name in vars(base)):
         member = getattr(holder, name)
         if isinstance(member, namespace):
-            yield from verbs_of(member.kind, *path, name)
+            yield from verbs_of(member.kind, *path, name, properties=properties)
+        elif isinstance(member, property):
+            if properties and getattr(member.fget, "is_verb", False):
+                yield verb_of((*path, name), cast(Callable[..., Any], member.fget))
         elif getattr(member, "is_verb", False) and member.__name__ == name:  # not another name of a verb
             yield verb_of((*path, name), member)
 

@@ -136,6 +136,7 @@ class Thread:
         return f"<Thread {self.name!r}>"
 
     @property
+    @verb
     def id(self) -> str | None:
         """The key of the thread, which its messages have as session_id; None while it has no message."""
         with self._session.snapshot() as now:

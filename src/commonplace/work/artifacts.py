@@ -37,8 +37,10 @@ def made(
     store: bool | None = None,
     commit: str | None = None,
     branch: str | None = None,
+    *,
+    read: bool = True,
 ) -> Made:
-    """Something that was made, as it is recorded."""
+    """Something that was made, as it is recorded. Without `read`, the path is a name and no file of this host."""
     if not isinstance(path, str | Path) or not 1 <= len(str(path)) <= MAX_NAME:
         raise BadInput(f"path {shown(path)} is not a path: give where it lies, in 1 to {MAX_NAME} characters")
     where = checked_text("path", str(check_path("path", path)))
@@ -50,7 +52,7 @@ def made(
     checksum: str | None = None
     size = 0 if data is None else len(data)
     if data is None:
-        data, checksum, size = _file(Path(path), store)
+        data, checksum, size = _file(Path(path), store) if read else (None, None, 0)
     elif store is not False:
         _check_size(where, size, store)
     if store and data is None:

@@ -59,7 +59,7 @@ class TaskHandle:
     """One task of a work, for those who lead: `work.task(id)`."""
 
     def __init__(self, work: Work, task: str | Task) -> None:
-        self._work, self.id = work, id_of(task)
+        self._work, self.id, self._session = work, id_of(task), work._session
 
     def _do(self, command: str, by: str | None, **fields: Any) -> Task:
         task: Task = self._work._do(command, by, task=self.id, **fields)
@@ -154,7 +154,7 @@ class WorkManagement:
     """What is done to a work as a whole: `work.manage`."""
 
     def __init__(self, work: Work) -> None:
-        self._work = work
+        self._work, self._session = work, work._session
 
     @verb
     def pause(self, reason: str = "", *, by: str | None = None) -> WorkInfo:
@@ -268,7 +268,7 @@ class Approvals:
     """What people are asked to allow: `work.approvals`. `work.records("approval")` lists it."""
 
     def __init__(self, work: Work) -> None:
-        self._work = work
+        self._work, self._session = work, work._session
 
     @verb
     def request(

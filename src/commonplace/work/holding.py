@@ -31,7 +31,7 @@ class Claim:
     """
 
     def __init__(self, work: Work, agent: str, task: Task) -> None:
-        self.work, self.agent, self.task = work, agent, task
+        self.work, self.agent, self.task, self._session = work, agent, task, work._session
         assert task.token is not None
         self.token: int = task.token
         self.lease = task.lease
@@ -44,6 +44,13 @@ class Claim:
 
     def _do(self, command: str, **fields: Any) -> Task:
         return self._becomes(self._ask(command, **fields))
+
+    def _answered(self, answer: object) -> None:
+        """Note what a server has answered to a verb of this claim."""
+        if isinstance(answer, Task):
+            self._becomes(answer)
+        elif answer is None or isinstance(answer, Claim):  # `next`: the task is completed
+            self._done = True
 
     def _becomes(self, task: Task) -> Task:
         self.task, self._done = task, task.status != "in_progress" or task.token != self.token

@@ -476,6 +476,7 @@ class Work:
         branch: str | None = None,
         by: str | None = None,
         _token: int | None = None,
+        _read: bool = True,
     ) -> Artifact:
         """Record something that was made, by reference: its path, and the checksum of the file there. What is small is
         stored, too (`store`), so that it can be read where the file is not; `content` is stored in place of a file, and
@@ -485,7 +486,7 @@ class Work:
         `path` is where it lies. `type` is file, code, document, config, test, migration or schema. `description` is
         more about it. `store` is whether its content is stored. `commit` is the commit that it is in. `branch` is the
         branch that it is on."""
-        new = made(path, type, description, content, store, commit, branch)
+        new = made(path, type, description, content, store, commit, branch, read=_read)
         return self._record(Artifact, {**new.said, **new.more}, by, task=task, token=_token)
 
     @verb

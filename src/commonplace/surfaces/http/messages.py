@@ -1,0 +1,176 @@
+"""What comes in and goes out: from a request to the arguments of a verb, and from an answer or an error to a response.
+
+Two forms of JSON are spoken. Any program sends plain JSON and gets what the command line prints with `--json`. The
+Python client sends and gets `application/vnd.commonplace+json`, which keeps bytes, times and the types of answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, get_origin
+from urllib.parse import unquote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...errors import BadInput, CommonplaceError, shown
+from ...ledger.encoding import decode
+from ...verbs import Parameter, Verb, members, sent_as
+from ...wire import incoming, outgoing
+from ..shell import plain
+
+TYPED = "application/vnd.commonplace+json"
+PLAIN = "application/json"
+PROBLEM = "application/problem+json"
+
+
+def is_typed(request: Request) -> bool:
+    return TYPED in request.headers.get("accept", "")
+
+
+def from_body(request: Request, verb: Verb, body: bytes) -> dict[str, Any]:
+    """The arguments of a verb in a body. Raises BadInput."""
+    kind = request.headers.get("content-type", PLAIN).partition(";")[0].strip().lower()
+    if kind not in (PLAIN, TYPED):
+        raise BadInput(f"the body is {shown(kind)}: send it as {PLAIN}")
+    try:
+        given = decode(body) if body.strip() else {}
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise BadInput(f"the body is not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise BadInput(f"the body is not an object of arguments: {names(verb)}")
+    if kind == TYPED:
+        arguments: dict[str, Any] = incoming(given)
+        _check_names(verb, arguments)
+        return arguments
+    return checked(verb, given)
+
+
+def from_query(verb: Verb, query: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The arguments of a verb in the query of a URL: a list repeats its name, an object is JSON."""
+    parameters = {parameter.name: parameter for parameter in verb.parameters}
+    given: dict[str, Any] = {}
+    for name, text in query:
+        if name not in parameters:
+            raise BadInput(f"{dotted(verb)} takes {names(verb)}, and not {shown(name)}")
+        value = _from_text(parameters[name], text)
+        if isinstance(given.get(name), list) and isinstance(value, list):
+            given[name] += value
+        elif name in given:
+            raise BadInput(f"{name} is given twice")
+        else:
+            given[name] = value
+    return checked(verb, given)
+
+
+def _from_text(parameter: Parameter, text: str) -> Any:
+    kinds = {get_origin(kind) or kind for kind in members(sent_as(parameter.type))}
+    if text == "null" and type(None) in kinds:
+        return None
+    if list in kinds:
+        return [text]
+    if dict in kinds or Any in kinds:
+        try:
+            return decode(text.encode())
+        except (msgspec.MsgspecError, RecursionError):
+            if Any in kinds:
+                return text
+            raise BadInput(f"{parameter.name} is not JSON: write an object") from None
+    if bool in kinds and text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        if kind in kinds:
+            try:
+                return kind(text)
+            except ValueError:
+                continue
+    return text
+
+
+def checked(verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments in plain JSON as the verb takes them. Raises BadInput."""
+    own = {name: value for name, value in given.items() if not verb.fields or name in _names(verb)}
+    further = {name: value for name, value in given.items() if name not in own}
+    try:
+        request = msgspec.convert(own, verb.request, strict=True)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{dotted(verb)} takes {names(verb)}: {error}") from None
+    _check_names(verb, further)
+    return {name: getattr(request, name) for name in own} | further
+
+
+def _check_names(verb: Verb, given: Mapping[str, Any]) -> None:
+    for name in given:
+        if not isinstance(name, str) or name.startswith("_") or (not verb.fields and name not in _names(verb)):
+            raise BadInput(f"{dotted(verb)} takes {names(verb)}, and not {shown(name)}")
+
+
+def _names(verb: Verb) -> set[str]:
+    return {parameter.name for parameter in verb.parameters if parameter.is_data}
+
+
+def names(verb: Verb) -> str:
+    return ", ".join(parameter.name for parameter in verb.parameters if parameter.is_data) or "no arguments"
+
+
+def dotted(verb: Verb) -> str:
+    return ".".join(verb.path)
+
+
+def response(request: Request, answer: Any, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer in the form that the client asks for."""
+    data, kind = (outgoing(answer), TYPED) if is_typed(request) else (shown_plain(answer), PLAIN)
+    return Response(msgspec.json.encode(data), 200, dict(headers or {}), kind)
+
+
+def shown_plain(answer: Any) -> Any:
+    """An answer as the command line prints it with `--json`."""
+    return msgspec.to_builtins(plain(answer), str_keys=True, enc_hook=_as_text)
+
+
+def _as_text(value: Any) -> Any:
+    if hasattr(value, "id"):  # a handle
+        return {"id": value.id}
+    if isinstance(value, Iterable):
+        return [plain(each) for each in value]
+    return str(value)
+
+
+def problem(error: CommonplaceError, request_id: str) -> Response:
+    """An error as problem+json (RFC 9457), with the fields that the error has."""
+    told = error.as_dict()
+    body = {
+        "type": f"urn:commonplace:{error.code}",
+        "title": type(error).__name__,
+        "detail": told.pop("message"),
+        "request_id": request_id,
+        **told,
+    }
+    headers = {"Retry-After": str(getattr(error, "retry_after", 1))} if error.status in (429, 503) else {}
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    data = msgspec.json.encode(msgspec.to_builtins(body, str_keys=True, enc_hook=str))
+    return Response(data, error.status, headers, PROBLEM)
+
+
+def header(request: Request, name: str) -> str | None:
+    """A header of ours: text that is percent-encoded, because a name may hold any character."""
+    value = request.headers.get(f"commonplace-{name}")
+    return None if value is None else unquote(value)
+
+
+def etag_of(answer: Any) -> str | None:
+    """What tells versions of one thing apart: the position at which it was last written."""
+    position = getattr(answer, "position", None) or getattr(answer, "as_of", None)
+    return f'"{position}"' if type(position) is int else None
+
+
+def position_in(tag: str) -> int:
+    """The position in an entity tag. Raises BadInput."""
+    text = tag.strip().removeprefix("W/").strip('"')
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise BadInput(f'If-Match {shown(tag)} is no tag of this server: send an ETag that it gave, such as "12"')
+    return int(text)
+
+
