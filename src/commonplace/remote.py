@@ -99,6 +99,7 @@ class Connection:
         if not safe:
             sent["Idempotency-Key"] = uuid4().hex
         pause, may_have_landed = FIRST_PAUSE, False
+        trouble: Exception
         while True:
             try:
                 response = self._send(method, path, body, sent, deadline)
@@ -111,7 +112,10 @@ class Connection:
                     self.instance = response.headers.get("Commonplace-Instance", self.instance)
                     return self._answer(response)
                 trouble, landed = _error_of(response), False
-                pause = max(pause, float(response.headers.get("Retry-After", "0") or 0) if may_wait(response) else pause)
+                pause = max(
+                    pause,
+                    float(response.headers.get("Retry-After", "0") or 0) if may_wait(response) else pause,
+                )
             if landed and not may_have_landed:
                 may_have_landed = True
                 if self.instance is not None:
@@ -164,7 +168,11 @@ class Connection:
                 method, f"{self.url}{path}", body=body, headers=own, timeout=timeout, redirect=False,
                 preload_content=streamed is None,
             )  # fmt: skip
-        except (exceptions.NewConnectionError, exceptions.ConnectTimeoutError, exceptions.NameResolutionError) as error:
+        except (
+            exceptions.NewConnectionError,
+            exceptions.ConnectTimeoutError,
+            exceptions.NameResolutionError,
+        ) as error:
             raise _NotSent(str(error)) from error
         except exceptions.LocationParseError as error:
             raise BadInput(f"{self.url!r} is not the URL of a server: {error}") from None
@@ -329,7 +337,7 @@ class RemoteSession:
         if verb.path[0] not in HANDLES or len(verb.path) == 1:
             return self.headers(), {}
         handle = holder if isinstance(holder, HANDLES[verb.path[0]][0]) else holder._work
-        session: RemoteSession = handle.own_run._session if isinstance(handle, Turn) else self
+        session = cast(RemoteSession, handle.own_run._session) if isinstance(handle, Turn) else self
         return session.headers(with_run=False), ids_of(handle)
 
     def _answer(self, verb: Verb, data: Any) -> Any:
@@ -371,10 +379,18 @@ class RemoteSession:
         return incoming(answer, self._handle)
 
     def _watch(
-        self, verb: Verb, holder: Any, *, after: int | None = None, timeout: float | None = None, **filters: Any
+        self,
+        verb: Verb,
+        holder: Any,
+        *,
+        after: int | None = None,
+        timeout: float | None = None,
+        **filters: Any,
     ) -> Iterator[Event]:
         if verb.path[0] != "watch":
-            raise NotEnabled(f"{'.'.join(verb.path)} is not served: watch the book, and choose the events by their kind")
+            raise NotEnabled(
+                f"{'.'.join(verb.path)} is not served: watch the book, and choose the events by their kind"
+            )
         check_seconds("timeout", timeout)
         reached = self.ledger.head if after is None else after
         return self._watched(reached, timeout, _query(filters))
@@ -408,7 +424,9 @@ class RemoteSession:
                 now = time.monotonic()
                 tried_until = tried_until or now + self.connection.timeout
                 if now > tried_until:
-                    raise EngineUnavailable(f"the server at {self.connection.url} did not answer: {error}") from error
+                    raise EngineUnavailable(
+                        f"the server at {self.connection.url} did not answer: {error}"
+                    ) from error
                 time.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
             except BookClosed:
@@ -561,7 +579,13 @@ def _sent(path: str, name: str, value: Any) -> Any:
             f"{name} of {path} is a function, and {path} runs on the server: leave it out, or open the book on its host"
         )
     if isinstance(value, Claim | Run | Work | Turn):
-        return ids_of(value) if isinstance(value, Claim) else value.own_run.id if isinstance(value, Turn) else value.id
+        return (
+            ids_of(value)
+            if isinstance(value, Claim)
+            else value.own_run.id
+            if isinstance(value, Turn)
+            else value.id
+        )
     if isinstance(value, Thread):
         return value.name
     if hasattr(value, "as_dict") and name == "messages":
@@ -607,5 +631,3 @@ def _query(given: Mapping[str, Any]) -> str:
         else:
             raise BadInput(f"{name} {shown(value)} cannot be sent to a server")
     return urlencode(pairs)
-
-

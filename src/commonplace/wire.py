@@ -67,8 +67,6 @@ def _marked(value: Any) -> dict[str, Any]:
             return {MARK: "handle", "kind": name, "ids": ids_of(value)}
     if type(value) in (tuple, set, frozenset):
         return {MARK: type(value).__name__, "of": [outgoing(each) for each in value]}
-    if isinstance(value, bool | int | float) and type(value).__module__ != "builtins":
-        return outgoing(value.__class__.__mro__[1](value))  # numpy's and other kinds of numbers
     return {MARK: _named(type(value)), **_parts(value)}
 
 

@@ -40,6 +40,7 @@ from .rights import (
     scope_permission,
     stricter,
 )
+from .tokens import COMMANDS, KINDS, VIEW
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -345,6 +346,7 @@ ACCESS = Capability(
         Kind(DENIED),
         Kind(VIEWED),
         Kind(RELABELLED, residue=lambda payload: {**payload, "reason": ""}),
+        *KINDS,
     ),
     commands={
         "access.grant": decide_grant,
@@ -352,6 +354,7 @@ ACCESS = Capability(
         "access.look": decide_look,
         "access.deny": decide_denied,
         GUARD: decide_guarded,
+        **COMMANDS,
     },
     views=(
         View(
@@ -368,5 +371,6 @@ ACCESS = Capability(
             _fold_labels,
             kinds=frozenset({RELABELLED}),
         ),
+        VIEW,
     ),
 )

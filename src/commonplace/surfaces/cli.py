@@ -51,6 +51,7 @@ TOP = {
     "validate": ("List what is wrong with a workflow's files.", "running:validate"),
     "resume": ("All that is needed to go on with a task.", "learn.resume"),
     "inbox": ("All that waits for a person.", "inbox"),
+    "serve": ("Serve the book over HTTP.", "serving:serve"),
 }
 """The everyday commands: what `--help` says of each, and where it is."""
 
@@ -107,7 +108,14 @@ GROUPS = {
         {},
         {"add": "conversing:add", "summary": "conversing:summary", "learn": "conversing:learn"},
     ),
-    "access": Group("Who may do and see what.", ("access",), {"access.redacted": None}),
+    "access": Group(
+        "Who may do and see what.",
+        ("access",),
+        {
+            "access.redacted": None, "access.tokens.create": "create-token", "access.tokens.list": "tokens",
+            "access.tokens.revoke": "revoke-token",
+        },
+    ),
     "book": Group(
         "The whole book: verify, copy, erase, purge.",
         ("admin",),

@@ -82,7 +82,9 @@ def call_for(book: Book, caller: Caller, verb: Verb, arguments: Mapping[str, Any
     if verb.name == "artifact":
         given["_read"] = False  # a path is a name: no caller makes this host read a file
     if verb.path[0] == "claim" and given.get("artifacts"):
-        raise BadInput("artifacts are paths of your host: record each with claim.artifact, then complete the task")
+        raise BadInput(
+            "artifacts are paths of your host: record each with claim.artifact, then complete the task"
+        )
     if verb.path[0] == "admin" and not isinstance(me, Book):
         raise Denied(f"only the book's owner may call {'.'.join(verb.path)}, not {me._session.actor!r}")
     return call(me, verb, given)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from hashlib import sha256
+from itertools import islice
 from time import monotonic
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4, uuid5
@@ -42,6 +44,7 @@ from ...errors import (
 from ...ledger.events import Event
 from ...registry import only_reads
 from ...verbs import Verb
+from ...wire import outgoing
 from ..network import Caller, call_for, named_list, served, verb_named
 from .limits import Rate, Repeats, ServerLimits, Slots
 from .messages import (
@@ -50,7 +53,6 @@ from .messages import (
     from_query,
     header,
     is_typed,
-    outgoing,
     position_in,
     problem,
     response,
@@ -177,7 +179,7 @@ class BookServer:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not token:
             raise Unauthorized("this server needs a token: send it as `Authorization: Bearer …`")
-        admission = await self._in_thread(lambda: self._authenticate(token.strip()))
+        admission: Admission = await self._in_thread(lambda: self._authenticate(token.strip()))
         reading = header(request, "reads")
         caller = admission.caller._replace(
             as_actor=header(request, "actor"), in_scope=header(request, "scope"),
@@ -251,7 +253,13 @@ class BookServer:
         return response(request, answer, {"ETag": etag})
 
     async def _once(
-        self, request: Request, admission: Admission, verb: Verb, arguments: dict[str, Any], key: str, body: bytes
+        self,
+        request: Request,
+        admission: Admission,
+        verb: Verb,
+        arguments: dict[str, Any],
+        key: str,
+        body: bytes,
     ) -> Any:
         """What has an id of its own is made once for ever: its id comes from the key. Other calls are made once as
         long as this process remembers them; one that may have reached an earlier process has an unknown outcome."""
@@ -298,7 +306,7 @@ class BookServer:
             events = call_for(
                 self.book, admission.caller, served()["events"], {**arguments, "after": after, "at": head}
             )
-            return [event for _, event in zip(range(most + 1), events, strict=False)], head
+            return list(islice(events, most + 1)), head
 
         events, as_of = await self._in_thread(read)
         more = len(events) > most
@@ -321,7 +329,9 @@ class BookServer:
         timeout = given.pop("timeout", None)
         # Whatever is wrong with the call is said before the stream begins.
         await self._in_thread(
-            lambda: list(call_for(self.book, admission.caller, verb, {**given, "after": self.book.head, "timeout": 0}))
+            lambda: list(
+                call_for(self.book, admission.caller, verb, {**given, "after": self.book.head, "timeout": 0})
+            )
         )
         if given.get("after") is None:
             given["after"] = await self._in_thread(lambda: self.book.head)
@@ -346,17 +356,10 @@ class BookServer:
             while not self.closing.is_set():
                 head = await self._in_thread(lambda: self.book.head)
                 await self._in_thread(lambda: self._authenticate(token))
-                call = {**given, "after": reached, "timeout": 0}
-                page = await self._in_thread(
-                    lambda call=call: [
-                        event
-                        for _, event in zip(
-                            range(self.limits.page),
-                            call_for(self.book, admission.caller, verb, call),
-                            strict=False,
-                        )
-                    ]
+                call = partial(
+                    call_for, self.book, admission.caller, verb, {**given, "after": reached, "timeout": 0}
                 )
+                page = await self._in_thread(partial(_first, self.limits.page, call))
                 for event in page:
                     data = msgspec.json.encode(render(event)).decode()
                     yield f"id: {event.position}\nevent: {event.kind}\ndata: {data}\n\n".encode()
@@ -410,8 +413,13 @@ class BookServer:
         return response(
             request,
             {
-                "id": self.book.id, "name": self.book.name, "head": head, "version": __version__,
-                "actor": caller.actor, "scope": caller.scope, "reads": list(caller.reads),
+                "id": self.book.id,
+                "name": self.book.name,
+                "head": head,
+                "version": __version__,
+                "actor": caller.actor,
+                "scope": caller.scope,
+                "reads": list(caller.reads),
             },
         )
 
@@ -429,6 +437,10 @@ class BookServer:
                     await self._grown(self.book.aio._bridge.news, position, seconds)
                 head = await self._in_thread(lambda: self.book.head)
         return response(request, {"head": head})
+
+
+def _first(most: int, call: Callable[[], Iterator[Event]]) -> list[Event]:
+    return list(islice(call(), most))
 
 
 class _Failed(CommonplaceError):
@@ -461,5 +473,3 @@ def _request_id(request: Request) -> str:
 def _logged(text: str) -> str:
     """A text on one line of a log."""
     return text[:200] if text.isprintable() else ascii(text[:200])
-
-

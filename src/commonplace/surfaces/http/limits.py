@@ -51,7 +51,9 @@ class Rate:
         while len(self._left) > self._most:  # the longest idle ones begin anew with a full bucket
             self._left.popitem(last=False)
         if left < 1:
-            raise TooManyRequests(f"over {self._per_second:g} requests a second with this token: try again in a second")
+            raise TooManyRequests(
+                f"over {self._per_second:g} requests a second with this token: try again in a second"
+            )
 
 
 class Slots:

@@ -102,7 +102,11 @@ def checked(verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_names(verb: Verb, given: Mapping[str, Any]) -> None:
     for name in given:
-        if not isinstance(name, str) or name.startswith("_") or (not verb.fields and name not in _names(verb)):
+        if (
+            not isinstance(name, str)
+            or name.startswith("_")
+            or (not verb.fields and name not in _names(verb))
+        ):
             raise BadInput(f"{dotted(verb)} takes {names(verb)}, and not {shown(name)}")
 
 
@@ -170,7 +174,7 @@ def position_in(tag: str) -> int:
     """The position in an entity tag. Raises BadInput."""
     text = tag.strip().removeprefix("W/").strip('"')
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise BadInput(f'If-Match {shown(tag)} is no tag of this server: send an ETag that it gave, such as "12"')
+        raise BadInput(
+            f'If-Match {shown(tag)} is no tag of this server: send an ETag that it gave, such as "12"'
+        )
     return int(text)
-
-
