@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
 
 from .access.commands import Grant, Look, Relabel, deny
 from .access.rights import (
-    OWNER,
     PERMISSIONS,
     Permission,
     Rights,
@@ -21,98 +18,19 @@ from .access.rights import (
     scope_permission,
     subject_of,
 )
-from .access.tokens import CreateToken, NewToken, RevokeToken, TokenInfo, authenticated, new_secret, tokens_in
 from .errors import BadInput, shown
 from .event_verbs import event, events, redacted
-from .ledger.checks import check_each, check_name, check_text, from_us, without_none
-from .ledger.clocks import now_us
+from .ledger.checks import check_each, check_name, check_text, without_none
 from .ledger.events import Event
 from .ledger.reader import ViewReader
-from .ledger.scopes import Path, parsed, parsed_read, written
-from .verbs import EventId, RunId, method, namespace, verb
+from .ledger.scopes import Path, parsed_read, written
+from .verbs import EventId, RunId, method, verb
 
 if TYPE_CHECKING:
     from .access.audit import AuditEntry
     from .ledger.ledger import At
     from .participant import Actor
     from .session import Session
-
-
-TokenInfos = list[TokenInfo]
-
-DAYS = 90
-"""How long a token holds, if nobody says."""
-
-
-class Tokens:
-    """Tokens of clients on a network: `book.access.tokens`. Only the owner gives and takes back tokens."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    @verb
-    def create(
-        self,
-        actor: str,
-        *,
-        scope: str | None = None,
-        reads: Sequence[str] = (),
-        verbs: Sequence[str] | None = None,
-        days: float | None = DAYS,
-        label: str = "",
-    ) -> NewToken:
-        """Make a token with which a client of `commonplace serve` acts as one actor. It is shown once.
-
-        `actor` is the one that it acts as; owner, for the book's owner. `scope` is the scope that it is bound to.
-        `reads` are scopes that it reads besides. `verbs` are those that it allows, such as search or memory.*; all, if
-        not said. `days` is how long it holds. `label` is what it is for."""
-        allowed = None if verbs is None else tuple(_known_verb(verb) for verb in check_each("verbs", verbs))
-        if days is not None and (not isinstance(days, int | float) or not 0 < days < 36_500):
-            raise BadInput(f"days {shown(days)} is not a number of days above 0; None is for ever")
-        if scope is None and check_each("reads", reads):
-            raise BadInput("reads goes with a scope: without one, an actor reads all that its rights allow")
-        expires = None if days is None else now_us() + int(days * 86_400_000_000)
-        id, text, hash = new_secret()
-        request = CreateToken(
-            self._session.actor, id, hash, actor if actor == OWNER else check_actor(actor), None if scope is None else parsed(scope),
-            tuple(parsed_read(path) for path in reads), allowed, check_text("label", label), expires,
-        )  # fmt: skip
-        self._session.submit("access.token", request, "create tokens")
-        return NewToken(id, text, request.actor, None if expires is None else from_us(expires))
-
-    @verb
-    def list(self, at: At = None) -> TokenInfos:
-        """Every token that was made, oldest first, as of `at`, without its secret."""
-        if not self._session.is_unbound_owner:
-            deny(self._session, "tokens", "", "only the book's owner sees its tokens")
-        with self._session.snapshot(at) as snapshot:
-            return tokens_in(snapshot)
-
-    @verb
-    def revoke(self, token: str) -> None:
-        """Take a token back: from now on it opens nothing.
-
-        `token` is its id."""
-        request = RevokeToken(self._session.actor, check_name("token", token))
-        self._session.submit("access.revoke_token", request, "revoke tokens")
-
-    def authenticate(self, text: str, now: datetime | None = None) -> TokenInfo:
-        """What a token allows, for a server that was given it. Raises Unauthorized."""
-        with self._session.snapshot() as snapshot:
-            return authenticated(snapshot, text, now or from_us(now_us()))
-
-
-def _known_verb(path: str) -> str:
-    """A verb that a token allows, or all of a namespace. Raises BadInput."""
-    from .registry import every_verb
-
-    known = {".".join(verb.path) for verb in every_verb(properties=True)}
-    spaces = {f"{path.rpartition('.')[0]}.*" for path in known if "." in path}
-    if path not in known | spaces:
-        near = get_close_matches(path, [*known, *spaces], 3) if isinstance(path, str) else []
-        hint = f"did you mean {' or '.join(near)}?" if near else "name one such as search, or memory.*"
-        raise BadInput(f"there is no verb {shown(path)}: {hint}")
-    return path
 
 
 class Access:
@@ -213,8 +131,6 @@ class Access:
         return entries(redacted(self._session, events(self._session, run_id=run_id, at=at)))
 
     redacted = method(redacted)
-
-    tokens = namespace(Tokens)
 
 
 def _granted(scopes: Mapping[str, str] | Sequence[str]) -> tuple[tuple[Path, Permission], ...]:

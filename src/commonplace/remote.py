@@ -559,7 +559,7 @@ def _arguments(
     """The arguments of a call by their names, as the verb's own signature has them."""
     described = signature(unwrap(function))
     bound = described.bind(holder, *args, **kwargs)
-    first, *rest = described.parameters.values()
+    _holder, *rest = described.parameters.values()
     given: dict[str, Any] = {}
     for parameter in rest:
         if parameter.name not in bound.arguments:

@@ -88,7 +88,7 @@ class Services:
 
 
 BOOK_WIDE = frozenset(
-    {"access.grant", "access.token", "access.revoke_token", "memory.configure", "memory.keeper"}
+    {"access.grant",  "memory.configure", "memory.keeper"}
 )
 """Commands about the whole book: a session that is bound to a scope may not give them."""
 

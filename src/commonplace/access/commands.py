@@ -40,7 +40,6 @@ from .rights import (
     scope_permission,
     stricter,
 )
-from .tokens import COMMANDS, KINDS, VIEW
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -346,7 +345,6 @@ ACCESS = Capability(
         Kind(DENIED),
         Kind(VIEWED),
         Kind(RELABELLED, residue=lambda payload: {**payload, "reason": ""}),
-        *KINDS,
     ),
     commands={
         "access.grant": decide_grant,
@@ -354,7 +352,6 @@ ACCESS = Capability(
         "access.look": decide_look,
         "access.deny": decide_denied,
         GUARD: decide_guarded,
-        **COMMANDS,
     },
     views=(
         View(
@@ -371,6 +368,5 @@ ACCESS = Capability(
             _fold_labels,
             kinds=frozenset({RELABELLED}),
         ),
-        VIEW,
     ),
 )

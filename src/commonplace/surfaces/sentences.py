@@ -205,8 +205,6 @@ SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "premise.changed": lambda _event: "is to be told that something changed that it relied on",
     "access.granted": _granted,
     "access.denied": lambda event: f"denied {event['actor']} to {event['act']} {event['what']}",
-    "access.token.created": lambda event: f"gave {event['actor']} the token {event['token']}",
-    "access.token.revoked": lambda event: f"revoked the token {event['token']}",
     "access.viewed": lambda event: f"looked at the book as {event['of']}",
     "access.relabelled": lambda event: f"relabelled {short(event['id'])}{event.why()}",
     "event.erased": lambda event: f"erased {len(event.payload.get('events') or ())} events{event.why()}",

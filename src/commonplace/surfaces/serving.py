@@ -69,12 +69,12 @@ def serve(
     names = {*LOCAL, *allow_hosts, *((host,) if host not in ("0.0.0.0", "::") else ())}  # noqa: S104
     server = BookServer(
         book,
-        _Admitting(book, token).admit,
+        Admitting(book, token).admit,
         limits=limits,
         hosts=tuple(names),
         origins=tuple(allow_origins),
     )
-    listening = _listen(host, port)
+    listening = listen(host, port)
     scheme = "http" if tls_cert is None else "https"
     at = listening.getsockname()
     url = f"{scheme}://{f'[{at[0]}]' if ':' in at[0] else at[0]}:{at[1]}"
@@ -116,7 +116,7 @@ async def _until_stopped(uvicorn: Any, config: Any, server: BookServer, listenin
     await Graceful(config).serve(sockets=[listening])
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """A socket that listens. Its protocol is named, because asyncio sets TCP_NODELAY only where it is: without that
     every answer waits 40 ms for an acknowledgement."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -131,7 +131,7 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-class _Admitting:
+class Admitting:
     """Who has a token: the one of this run of the server, or one of the book's."""
 
     def __init__(self, book: Book, token: str) -> None:
