@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         Stale,
         StorageFailed,
         TooLarge,
+        Unauthorized,
         UnknownEngine,
         UnsafePath,
     )
@@ -129,6 +130,7 @@ __all__ = [
     "Thread",
     "TooLarge",
     "Turn",
+    "Unauthorized",
     "UnknownEngine",
     "UnsafePath",
     "Verification",
@@ -149,7 +151,7 @@ _HOMES = {
     "errors": "BadInput BadMove BeforeHorizon BookClosed BookNotFound BookTooNew Busy CommonplaceError Conflict "
     "ContractViolation Corrupt Cycle Denied EngineUnavailable Erased Fenced ForkedBook MissingExtra "
     "ModelFailed NotABook NotEnabled NotFound NotTrusted OutcomeUnknown OwnedKind ReadOnly RunFailed Stale "
-    "StorageFailed TooLarge UnknownEngine UnsafePath",
+    "StorageFailed TooLarge Unauthorized UnknownEngine UnsafePath",
     "ledger.encoding": "Blob",
     "ledger.events": "Event",
     "ledger.upkeep": "Rebuilt Verification",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from .access.commands import ACCESS
 from .access.rights import check_actor
+from .access.tokens import TOKENS
 from .admin import Admin
 from .documents.writing import DOCUMENTS
 from .engines import locate
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 
 BUILT_IN = (
     LEDGER, SCOPES, ACCESS, STATE, DOCUMENTS, MEMORY, RECALL, WORK, THREADS, DELEGATIONS, COMPACTION, REFLECTION,
-    LIFECYCLE,
+    LIFECYCLE, TOKENS,
 )  # fmt: skip
 """The capabilities that every book has."""
 

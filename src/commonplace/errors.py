@@ -5,6 +5,7 @@
     │   ├── TooLarge         413  a payload, batch or name over its limit
     │   ├── UnknownEngine    400  a URL that names no engine
     │   └── UnsafePath       400  a path that leaves its folder, or a link or pipe in the way
+    ├── Unauthorized         401  a token that is unknown, wrong, expired or revoked
     ├── Denied               403  the actor has no right to it
     │   └── OwnedKind        403  a kind that only its capability may record
     ├── ReadOnly             403  a book that this user may read and not write
@@ -97,6 +98,13 @@ class NotTrusted(CommonplaceError):
 
     code = "not_trusted"
     status = 403
+
+
+class Unauthorized(CommonplaceError, PermissionError):
+    """A network client without a valid token."""
+
+    code = "unauthorized"
+    status = 401
 
 
 class Denied(CommonplaceError, PermissionError):

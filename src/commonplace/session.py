@@ -87,7 +87,9 @@ class Services:
         """Counts the tokens of a text; None: they are estimated."""
 
 
-BOOK_WIDE = frozenset({"access.grant", "memory.configure", "memory.keeper"})
+BOOK_WIDE = frozenset(
+    {"access.grant", "access.tokens.create", "access.tokens.revoke", "memory.configure", "memory.keeper"}
+)
 """Commands about the whole book: a session that is bound to a scope may not give them."""
 
 

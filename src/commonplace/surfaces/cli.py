@@ -107,7 +107,12 @@ GROUPS = {
         {},
         {"add": "conversing:add", "summary": "conversing:summary", "learn": "conversing:learn"},
     ),
-    "access": Group("Who may do and see what.", ("access",), {"access.redacted": None}),
+    "access": Group(
+        "Who may do and see what.", ("access",), {
+            "access.redacted": None, "access.tokens.create": "create-token", "access.tokens.list": "tokens",
+            "access.tokens.revoke": "revoke-token",
+        },
+    ),
     "book": Group(
         "The whole book: verify, copy, erase, purge.",
         ("admin",),
