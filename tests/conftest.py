@@ -23,6 +23,8 @@ from commonplace.testing.servers import Server, postgres_server, valkey_server
 from commonplace.testing.workers import MakeEngine
 from commonplace.work.verbs import Work
 from tests.models import ModelServer
+from tests.served_stories import BEHIND_A_SERVER, is_behind_a_server, is_served_story
+from tests.serving import served
 from tests.shells import Cli, Ran
 
 pytest.register_assert_rewrite("tests.work_rules")
@@ -109,7 +111,14 @@ def redis_engine(valkey: Server) -> MakeEngine:
     return functools.partial(RedisEngine, valkey.url)
 
 
-@pytest.fixture(params=ENGINES)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Stories that use only the public API run through a server, too: see `served_stories`."""
+    chosen = [item for item in items if not is_behind_a_server(item) or is_served_story(item)]
+    if len(chosen) < len(items):
+        items[:] = chosen
+
+
+@pytest.fixture(params=[*ENGINES, BEHIND_A_SERVER])
 def engine_name(request: pytest.FixtureRequest) -> str:
     """The engine that this round of the test runs on."""
     name: str = request.param
@@ -126,7 +135,9 @@ def any_engine(engine_name: str, request: pytest.FixtureRequest) -> MakeEngine:
 @pytest.fixture
 def book_url(engine_name: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """A URL for `commonplace.open` where there is no book yet, on all five engines in turn."""
-    if engine_name == "memory":
+    if engine_name == "served":
+        yield BEHIND_A_SERVER
+    elif engine_name == "memory":
         yield "memory:"
     elif engine_name == "files":
         yield f"file:{tmp_path / 'folder'}"
@@ -144,15 +155,17 @@ def book_url(engine_name: str, tmp_path: Path, request: pytest.FixtureRequest) -
 
 @pytest.fixture
 def book(book_url: str) -> Iterator[Book]:
-    """A new book, on all five engines in turn."""
-    import os
-    if os.environ.get("TRY_SERVED"):
-        from .serving import served
-        with commonplace.open(book_url) as opened, served(opened) as server, commonplace.open(server.url, token=server.token) as remote:
-            yield remote
+    """A new book, on all five engines in turn, and for the stories of SERVED also behind a server."""
+    if book_url != BEHIND_A_SERVER:
+        with commonplace.open(book_url) as opened:
+            yield opened
         return
-    with commonplace.open(book_url) as opened:
-        yield opened
+    with (
+        commonplace.open("memory:") as behind,
+        served(behind) as server,
+        commonplace.open(server.url, token=server.token) as remote,
+    ):
+        yield remote
 
 
 @pytest.fixture

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
 
 from .access.commands import Grant, Look, Relabel, deny
 from .access.rights import (
+    OWNER,
     PERMISSIONS,
     Permission,
     Rights,
@@ -18,13 +21,26 @@ from .access.rights import (
     scope_permission,
     subject_of,
 )
+from .access.tokens import (
+    ONLY_OWNER,
+    CreateToken,
+    NewToken,
+    RevokeToken,
+    TokenGrant,
+    TokenInfo,
+    grant_of,
+    hashed,
+    new_secret,
+    token_infos,
+    token_text,
+)
 from .errors import BadInput, shown
 from .event_verbs import event, events, redacted
-from .ledger.checks import check_each, check_name, check_text, without_none
+from .ledger.checks import check_each, check_name, check_text, from_us, without_none
 from .ledger.events import Event
 from .ledger.reader import ViewReader
-from .ledger.scopes import Path, parsed_read, written
-from .verbs import EventId, RunId, method, verb
+from .ledger.scopes import Path, parsed, parsed_read, written
+from .verbs import EventId, RunId, method, namespace, verb
 
 if TYPE_CHECKING:
     from .access.audit import AuditEntry
@@ -33,11 +49,125 @@ if TYPE_CHECKING:
     from .session import Session
 
 
+TokenInfos = list[TokenInfo]
+
+LIFETIME = timedelta(days=90)
+"""How long a token is valid, if nothing else is said."""
+
+LONGEST_LIFETIME = timedelta(days=3650)
+
+
+class Tokens:
+    """Tokens by which network clients act as actors of the book."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @verb
+    def create(
+        self,
+        actor: str,
+        *,
+        scope: str | None = None,
+        reads: Sequence[str] = (),
+        verbs: Sequence[str] | None = None,
+        expires_in: timedelta | float | None = None,
+        label: str = "",
+    ) -> NewToken:
+        """Create a token for an actor. Its `secret` is shown this once; the book keeps a hash of it. Only the owner of
+        the whole book may.
+
+        `actor` is the actor that a client with the token acts as; owner, for the book's owner. `scope` is the scope
+        that it is bound to; without one, it reaches all that its actor may. `reads` are scopes that it reads besides.
+        `verbs` are the only verbs that it may call: paths such as search or work.claim, and memory.* for all of a
+        namespace. `expires_in` is how long it is valid, in seconds or as a timedelta; by default 90 days. `label` is a
+        note for the list of tokens.
+        """
+        session, (id, secret) = self._session, new_secret()
+        request = CreateToken(
+            session.actor,
+            id,
+            hashed(secret),
+            actor if actor == OWNER else check_actor(actor),
+            _lifetime_us(expires_in),
+            None if scope is None else parsed(scope),
+            tuple(dict.fromkeys(parsed_read(path) for path in check_each("reads", reads))),
+            None if verbs is None else _verb_patterns(verbs),
+            check_name("label", label) if label != "" else "",
+        )
+        event: Event = session.submit("access.tokens.create", request, "create a token")
+        return NewToken(id, request.actor, from_us(event.payload["expires_us"]), token_text(id, secret))
+
+    @verb
+    def list(self, at: At = None) -> TokenInfos:
+        """All tokens, also those that have expired or were revoked, oldest first. Only the owner of the whole book
+        may."""
+        session = self._session
+        if not session.is_unbound_owner:
+            deny(session, "list", "tokens", ONLY_OWNER)
+        with session.snapshot(at) as snapshot:
+            return token_infos(snapshot)
+
+    @verb
+    def revoke(self, id: str) -> None:
+        """End a token now. A token that is revoked already stays so. Only the owner of the whole book may.
+
+        `id` is the id of the token: the part after cpl_."""
+        request = RevokeToken(self._session.actor, check_name("id", id))
+        self._session.submit("access.tokens.revoke", request, "revoke a token")
+
+    def authenticate(self, text: str, now: datetime | None = None) -> TokenGrant:
+        """What the client that shows this token may do, for servers. Raises Unauthorized."""
+        ledger = self._session.ledger
+        with ledger.snapshot() as snapshot:
+            return grant_of(snapshot, text, ledger.moment(now))
+
+
+def _lifetime_us(expires_in: timedelta | float | None) -> int:
+    """A lifetime in microseconds. Raises BadInput."""
+    seconds: object = LIFETIME.total_seconds() if expires_in is None else expires_in
+    if isinstance(seconds, timedelta):
+        seconds = seconds.total_seconds()
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise BadInput(f"expires_in {shown(seconds)} is neither a number of seconds nor a timedelta")
+    if not 0 < seconds <= LONGEST_LIFETIME.total_seconds():
+        raise BadInput(
+            f"expires_in {shown(seconds)} is not a lifetime: give seconds, more than 0 and at most "
+            f"{LONGEST_LIFETIME.days:,} days of them"
+        )
+    return max(1, int(seconds * 1_000_000))
+
+
+def _verb_patterns(verbs: Sequence[str]) -> tuple[str, ...]:
+    """Patterns of verbs' paths. Raises BadInput for one that no verb fits."""
+    from .registry import every_verb
+
+    patterns = tuple(dict.fromkeys(check_name("verbs", pattern) for pattern in check_each("verbs", verbs)))
+    if not patterns:
+        raise BadInput(
+            "verbs is empty, so the token could do nothing: name some, or leave verbs out to allow all"
+        )
+    paths = [verb.path for verb in every_verb()]
+    known = {"*", *(".".join(path) for path in paths)}
+    known |= {f"{'.'.join(path[:depth])}.*" for path in paths for depth in range(1, len(path))}
+    for pattern in patterns:
+        if pattern not in known:
+            near = get_close_matches(pattern, sorted(known), 3, 0.5)
+            raise BadInput(
+                f"there is no verb {shown(pattern)}"
+                + (f": do you mean {' or '.join(near)}?" if near else "")
+                + " Give paths such as search or work.claim, memory.* for all of a namespace, or * for all"
+            )
+    return patterns
+
+
 class Access:
     """Rights, labels and the record of who was given what."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
+
+    tokens = namespace(Tokens)
 
     @verb
     def rights(self, actor: str | None = None, at: At = None) -> Rights:

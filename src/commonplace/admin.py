@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from .access.rights import OWNER
 from .engines import locate
 from .engines.contract import Facts, FilePurged, PurgeReport
-from .errors import BadInput, CommonplaceError, StorageFailed, shown
+from .errors import BadInput, CommonplaceError, NotFound, StorageFailed, shown
 from .files.safe import access_of, create_private
 from .files.trust import is_ours, trust_book
 from .index.names import named_embedder
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from .ledger.upkeep import Rebuilt, Verification
     from .mirror.verbs import Mirrors
     from .proof import Proof
+    from .recall.book_index import BookIndex
     from .recall.index_migration import Migrated
     from .session import Session
 
@@ -62,15 +64,34 @@ class Status(msgspec.Struct, frozen=True):
     slow_clock: str | None = None
 
 
+DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
 class Admin:
     """Checking, copying, erasing and rebuilding a whole book."""
 
     def __init__(self, session: Session, mirrors: Mirrors) -> None:
-        self._session, self._mirrors = session, mirrors
-        self._ledger, self._index = session.ledger, session.services.index
+        self._session, self._mirrors, self._ledger = session, mirrors, session.ledger
 
-        self.facts = session.ledger.store.facts
+    @property
+    def _index(self) -> BookIndex:
+        return self._session.services.index
+
+    @property
+    def facts(self) -> Facts:
         """What the engine under this book promises."""
+        return self._ledger.store.facts
+
+    @verb
+    def blob(self, digest: str) -> bytes:
+        """The bytes behind a `{"$blob": digest}` in a payload. Raises NotFound.
+
+        `digest` is the hash in the payload."""
+        is_digest = isinstance(digest, str) and DIGEST.fullmatch(digest) is not None
+        data = self._ledger.blob(digest) if is_digest else None
+        if data is None:
+            raise NotFound(f"there is no blob {shown(digest)} in this book; it may have been erased")
+        return data
 
     # how it stands
 

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
 from .access.commands import ACCESS
 from .access.rights import check_actor
+from .access.tokens import TOKENS
 from .admin import Admin
 from .documents.writing import DOCUMENTS
 from .engines import locate
-from .engines.contract import TIMEOUT, Engine, PurgeReport
+from .engines.contract import TIMEOUT, Engine
 from .errors import (
     BadInput,
     CommonplaceError,
     Conflict,
-    NotFound,
     shown,
 )
 from .files.trust import is_ours, trust_book
@@ -30,17 +29,15 @@ from .learn.lifecycle_capability import LIFECYCLE
 from .learn.reflection_capability import REFLECTION
 from .ledger.checks import check_each
 from .ledger.clocks import clock_trouble, now_us
-from .ledger.erase import Erasure
 from .ledger.events import A_DAY
 from .ledger.ledger import LEDGER, Ledger
 from .ledger.scopes import SCOPES
-from .ledger.upkeep import Rebuilt, Verification
 from .ledger.views import Capability, Registry
 from .memory.capability import MEMORY
 from .memory.showing import Showing
 from .mirror.outside import OutsideFiles
 from .mirror.verbs import Mirrors
-from .participant import Actor, Participant
+from .participant import Actor, Owner
 from .recall.book_index import BookIndex, place_for
 from .recall.capability import RECALL
 from .recall.changed_facts import FactWatch
@@ -53,23 +50,13 @@ from .verbs import namespace
 from .work.capability import WORK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from .aio import AsyncHandle
-    from .finding import Found
-    from .ledger.ledger import At, Progress
-    from .recall.receipts import Receipt
-    from .run import Run
-    from .runs import RunInfo
-    from .state.diff import Difference
 
 BUILT_IN = (
     LEDGER, SCOPES, ACCESS, STATE, DOCUMENTS, MEMORY, RECALL, WORK, THREADS, DELEGATIONS, COMPACTION, REFLECTION,
-    LIFECYCLE,
+    LIFECYCLE, TOKENS,
 )  # fmt: skip
 """The capabilities that every book has."""
-
-DIGEST = re.compile(r"[0-9a-f]{64}")
 
 log = logging.getLogger("commonplace")
 
@@ -168,7 +155,7 @@ def owner_session(
     return session
 
 
-class Book(Participant):
+class Book(Owner):
     """One ledger with its views, for its owner. Safe to share between threads; open it anew in a child process.
 
     Every write returns when it is durable, as far as `admin.facts` promise. Every read takes `at=`.
@@ -212,46 +199,6 @@ class Book(Participant):
     def head(self) -> int:
         """The last position; 0 when nothing has been recorded."""
         return self.ledger.head
-
-    def blob(self, digest: str) -> bytes:
-        """The bytes behind a `{"$blob": digest}` in a payload. Raises NotFound."""
-        is_digest = isinstance(digest, str) and DIGEST.fullmatch(digest) is not None
-        data = self.ledger.blob(digest) if is_digest else None
-        if data is None:
-            raise NotFound(f"there is no blob {shown(digest)} in this book; it may have been erased")
-        return data
-
-    # short cuts
-
-    def erase(self, ids: str | Iterable[str] | Found, *, reason: str = "", dry_run: bool = False) -> Erasure:
-        """As `admin.erase`."""
-        return self.admin.erase(ids, reason=reason, dry_run=dry_run)
-
-    def purge(self) -> PurgeReport:
-        """As `admin.purge`."""
-        return self.admin.purge()
-
-    def verify(self, progress: Progress | None = None) -> Verification:
-        """As `admin.verify`."""
-        return self.admin.verify(progress)
-
-    def rebuild(self, progress: Progress | None = None) -> Rebuilt:
-        """As `admin.rebuild`."""
-        return self.admin.rebuild(progress)
-
-    def receipt(self, id: str, at: At = None) -> Receipt:
-        """As `receipts.get`."""
-        return self.receipts.get(id, at)
-
-    def fork(self, run_id: str | Run | RunInfo, at: At = None, new_id: str | None = None) -> Run:
-        """As `runs.fork`."""
-        return self.runs.fork(run_id, at, new_id)
-
-    def diff(
-        self, a: str | Run | RunInfo, b: str | Run | RunInfo, *, redacted: bool = False
-    ) -> list[Difference]:
-        """As `runs.diff`."""
-        return self.runs.diff(a, b, redacted=redacted)
 
     # opening and closing
 

@@ -5,11 +5,11 @@
     │   ├── TooLarge         413  a payload, batch or name over its limit
     │   ├── UnknownEngine    400  a URL that names no engine
     │   └── UnsafePath       400  a path that leaves its folder, or a link or pipe in the way
+    ├── Unauthorized         401  a token that is unknown, wrong, expired or revoked
     ├── Denied               403  the actor has no right to it
     │   └── OwnedKind        403  a kind that only its capability may record
     ├── ReadOnly             403  a book that this user may read and not write
     ├── NotTrusted           403  a folder that somebody else has prepared, and this user has not said to trust
-    ├── Unauthorized         401  a network caller without a valid token
     ├── NotFound             404  no such event, blob or view
     │   └── BookNotFound     404  no such book, and create was not asked for
     ├── Conflict             409  the same id with other content, or a diverged copy
@@ -101,6 +101,13 @@ class NotTrusted(CommonplaceError):
     status = 403
 
 
+class Unauthorized(CommonplaceError, PermissionError):
+    """A network client without a valid token."""
+
+    code = "unauthorized"
+    status = 401
+
+
 class Denied(CommonplaceError, PermissionError):
     """The actor may not do this. Every denial is also an event, which the book's owner can read."""
 
@@ -110,13 +117,6 @@ class Denied(CommonplaceError, PermissionError):
 
 class OwnedKind(Denied):
     code = "owned_kind"
-
-
-class Unauthorized(CommonplaceError, PermissionError):
-    """A caller on a network that has no token, or one that is unknown, expired or revoked."""
-
-    code = "unauthorized"
-    status = 401
 
 
 class NotFound(CommonplaceError, LookupError):

@@ -56,6 +56,7 @@ THINGS = {
     "thread.summarized": "summary", "thread.learned": "record of learning", "access.denied": "refusal",
     "thread.compacted": "summary", "thread.flushed": "record of logging",
     "access.relabelled": "change of labels", "access.viewed": "record of a look",
+    "access.token.created": "token", "access.token.revoked": "token",
 }  # fmt: skip
 """What people call what an event of this kind is about."""
 

@@ -26,8 +26,17 @@ from .verbs import method, namespace
 from .work.opening import Works, work
 
 if TYPE_CHECKING:
+    from .admin import Admin
+    from .engines.contract import PurgeReport
+    from .finding import Found
     from .learn.verbs import Learn
+    from .ledger.erase import Erasure
     from .ledger.ledger import At, Progress
+    from .ledger.upkeep import Rebuilt, Verification
+    from .recall.receipts import Receipt
+    from .run import Run
+    from .runs import RunInfo
+    from .state.diff import Difference
 
 
 class Participant:
@@ -59,6 +68,46 @@ class Participant:
     works = namespace(Works)
     threads = namespace(Threads)
     access = namespace(Access)
+
+
+class Owner(Participant):
+    """The owner of a book, opened here or behind a server, with short cuts to what an owner often needs."""
+
+    admin: namespace[Admin]
+
+    def blob(self, digest: str) -> bytes:
+        """As `admin.blob`."""
+        return self.admin.blob(digest)
+
+    def erase(self, ids: str | Iterable[str] | Found, *, reason: str = "", dry_run: bool = False) -> Erasure:
+        """As `admin.erase`."""
+        return self.admin.erase(ids, reason=reason, dry_run=dry_run)
+
+    def purge(self) -> PurgeReport:
+        """As `admin.purge`."""
+        return self.admin.purge()
+
+    def verify(self, progress: Progress | None = None) -> Verification:
+        """As `admin.verify`."""
+        return self.admin.verify(progress)
+
+    def rebuild(self, progress: Progress | None = None) -> Rebuilt:
+        """As `admin.rebuild`."""
+        return self.admin.rebuild(progress)
+
+    def receipt(self, id: str, at: At = None) -> Receipt:
+        """As `receipts.get`."""
+        return self.receipts.get(id, at)
+
+    def fork(self, run_id: str | Run | RunInfo, at: At = None, new_id: str | None = None) -> Run:
+        """As `runs.fork`."""
+        return self.runs.fork(run_id, at, new_id)
+
+    def diff(
+        self, a: str | Run | RunInfo, b: str | Run | RunInfo, *, redacted: bool = False
+    ) -> list[Difference]:
+        """As `runs.diff`."""
+        return self.runs.diff(a, b, redacted=redacted)
 
 
 class Actor(Participant):

@@ -97,7 +97,7 @@ def every_verb(properties: bool = False) -> Iterator[Verb]:
                 yield _with_ids(verb)
 
 
-PROPERTIES = ("run.status", "run.depth", "turn.state", "thread.id")
+PROPERTIES = ("run.status", "run.depth", "turn.state", "thread.id", "work.manage.outlook", "admin.status")
 WRITING = {"receipt", "peek", "model"}
 """A verb that takes one of these may write although it takes `at`: a receipt, what it delivers, what a model said."""
 

@@ -20,6 +20,7 @@ from uuid import uuid4
 import msgspec
 
 from . import errors
+from .access.rights import check_actor
 from .admin import Admin
 from .errors import (
     BadInput,
@@ -35,7 +36,7 @@ from .errors import (
 from .ledger.checks import check_seconds
 from .ledger.events import Event
 from .ledger.printing import Readable
-from .participant import Actor, Participant
+from .participant import Actor, Owner
 from .registry import HANDLES, every_verb, ids_of, only_reads
 from .run import Run, Turn
 from .threads.verbs import Thread
@@ -244,6 +245,13 @@ def error_from(told: Mapping[str, Any], message: str) -> CommonplaceError:
     return error
 
 
+def not_here(name: str) -> Exception:
+    """What to raise where something is asked for that only the host of the book has."""
+    if name.startswith("__"):
+        return AttributeError(name)
+    return NotEnabled("this works on the book itself: open the book on the host that serves it")
+
+
 class RemoteSession:
     """Who asks, of a book behind a server. It takes the place of a `Session` in handles and namespaces, whose verbs it
     sends."""
@@ -265,6 +273,9 @@ class RemoteSession:
         self.connection, self.actor, self.run = connection, actor, run
         self._scope, self._reads, self._named = scope, reads, named
         self.ledger = RemoteLedger(connection)
+
+    def __getattr__(self, name: str) -> Any:
+        raise not_here(name)
 
     @property
     def remote(self) -> RemoteSession:
@@ -309,6 +320,9 @@ class RemoteSession:
             return self._events(**arguments)
         if verb.name == "watch":
             return self._watch(verb, holder, **arguments)
+        if path == "claim.next":  # as two calls: the claim has to learn what became of its own task
+            holder.complete(**arguments)
+            return holder.work.claim(holder.agent, lease=holder.lease)
         headers, ids = self._of_handle(verb, holder)
         given = {name: _sent(path, name, value) for name, value in (ids | arguments).items()}
         if verb.name == "artifact":
@@ -445,6 +459,12 @@ class RemoteLedger:
         self._connection = connection
         self.store = self
 
+    def __getattr__(self, name: str) -> Any:
+        raise not_here(name)
+
+    def event(self, _id: str) -> None:
+        """A claim whose answer was lost is not looked for: its lease ends by itself."""
+
     @property
     def head(self) -> int:
         return int(self._connection.ask("GET", "/v1/head", None, {}, safe=True)["head"])
@@ -455,7 +475,7 @@ class RemoteLedger:
         return int(self._connection.ask("GET", f"/v1/head?{query}", None, {}, safe=True)["head"])
 
 
-class RemoteBook(Participant):
+class RemoteBook(Owner):
     """A book behind a server, as the actor of the token. An owner's token may name other actors."""
 
     def __init__(self, connection: Connection) -> None:
@@ -473,7 +493,9 @@ class RemoteBook(Participant):
         self, name: str, role: str | None = None, *, scope: str | None = None, reads: Sequence[str] = ()
     ) -> Actor:
         """The verbs of this book under one actor's rights; another actor than the token's needs an owner's token."""
-        session = cast(RemoteSession, self._session).acting_as(name).in_scope(scope, reads)
+        if scope is None and reads:
+            raise BadInput("reads goes with a scope: without one, an actor reads all that its rights allow")
+        session = cast(RemoteSession, self._session).acting_as(check_actor(name)).in_scope(scope, reads)
         if role is not None:
             self.access.grant(name, role=role)
         return Actor(cast("Session", session))
@@ -482,36 +504,6 @@ class RemoteBook(Participant):
     def head(self) -> int:
         """The last position; 0 when nothing has been recorded."""
         return self.ledger.head
-
-    # short cuts, as on `Book`
-
-    def erase(self, ids: Any, *, reason: str = "", dry_run: bool = False) -> Any:
-        """As `admin.erase`."""
-        return self.admin.erase(ids, reason=reason, dry_run=dry_run)
-
-    def purge(self) -> Any:
-        """As `admin.purge`."""
-        return self.admin.purge()
-
-    def verify(self) -> Any:
-        """As `admin.verify`."""
-        return self.admin.verify()
-
-    def rebuild(self) -> Any:
-        """As `admin.rebuild`."""
-        return self.admin.rebuild()
-
-    def receipt(self, id: str, at: At = None) -> Any:
-        """As `receipts.get`."""
-        return self.receipts.get(id, at)
-
-    def fork(self, run_id: Any, at: At = None, new_id: str | None = None) -> Run:
-        """As `runs.fork`."""
-        return self.runs.fork(run_id, at, new_id)
-
-    def diff(self, a: Any, b: Any, *, redacted: bool = False) -> Any:
-        """As `runs.diff`."""
-        return self.runs.diff(a, b, redacted=redacted)
 
     @property
     def aio(self) -> AsyncHandle:
@@ -591,6 +583,8 @@ def _sent(path: str, name: str, value: Any) -> Any:
     if hasattr(value, "as_dict") and name == "messages":
         return value.as_dict()
     if isinstance(value, msgspec.Struct) and hasattr(value, "id"):
+        if value.id is None:
+            raise BadInput(f"nothing was stored, so it has no id: {getattr(value, 'reason', '')}")
         return value.id
     if isinstance(value, Readable) and hasattr(value, "ids"):
         return list(value.ids)

@@ -88,7 +88,7 @@ class Services:
 
 
 BOOK_WIDE = frozenset(
-    {"access.grant",  "memory.configure", "memory.keeper"}
+    {"access.grant", "access.tokens.create", "access.tokens.revoke", "memory.configure", "memory.keeper"}
 )
 """Commands about the whole book: a session that is bound to a scope may not give them."""
 

@@ -60,6 +60,12 @@ AUDITED: dict[str, tuple[str, str, Callable[[Event], dict[str, Any]]]] = {
     "access.denied": ("access.denied", "actor", _picked("act", "what")),
     "access.granted": ("access.granted", "", _picked("subject", "rule")),
     "access.relabelled": ("access.relabelled", "", _picked("changes")),
+    "access.token.created": (
+        "access.token.created",
+        "",
+        _picked("token", "actor", "scope", "reads", "verbs", "expires_us"),
+    ),
+    "access.token.revoked": ("access.token.revoked", "", _picked("token")),
     "access.viewed": ("access.viewed", "actor", _picked("of")),
     "memory.item.created": ("memory.write", "", _wrote("long_term", "created")),
     "memory.item.updated": ("memory.write", "", _wrote("long_term")),

@@ -108,11 +108,19 @@ GROUPS = {
         {},
         {"add": "conversing:add", "summary": "conversing:summary", "learn": "conversing:learn"},
     ),
-    "access": Group("Who may do and see what.", ("access",), {"access.redacted": None}),
+    "access": Group(
+        "Who may do and see what.", ("access",), {
+            "access.redacted": None, "access.tokens.create": "create-token", "access.tokens.list": "tokens",
+            "access.tokens.revoke": "revoke-token",
+        },
+    ),
     "book": Group(
         "The whole book: verify, copy, erase, purge.",
         ("admin",),
-        {"admin.status": None, "admin.index_size": None, "admin.import_": None, "admin.proof": None},
+        {
+            "admin.status": None, "admin.index_size": None, "admin.import_": None, "admin.proof": None,
+            "admin.blob": None,
+        },
         {"erase": "book:erase", "export": "book:export", "import": "book:import_", "copy": "book:copy"},
     ),
     "work": Group(
@@ -120,7 +128,8 @@ GROUPS = {
         ("works", "work", "work.manage", "work.approvals"),
         {
             "work.critical_path": "path", "work.read_messages": "nudges", "work.approvals.request": "request-approval",
-            "work.approvals.refuse": "disapprove", "works.containing": None, "works.archive_finished": None,
+            "work.approvals.refuse": "disapprove", "work.manage.outlook": None,
+            "works.containing": None, "works.archive_finished": None,
             "work.board": None, "work.info": None, "work.counts": None, "work.tasks": None, "work.ready": None,
             "work.records": None, "work.claim": None, "work.complete_many": None, "work.inbox": None,
             "work.watch": None,

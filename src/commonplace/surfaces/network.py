@@ -22,6 +22,7 @@ CALLED = "it calls a function of the caller: call it with the book opened on thi
 NOT_SERVED = {
     "runs.execute": "it runs programs of the host: run the workflow where the agents are",
     "access.redacted": "what is served is redacted already",
+    "work.watch": "it waits for ever: watch the book, and choose its events",
     "work.lead": "it is a lease that a process of this host renews: lead where the book is opened",
     "admin.copy": FILES, "mirror.sync": FILES, "mirror.status": FILES, "thread.learn": CALLED,
 }  # fmt: skip

@@ -206,6 +206,8 @@ SENTENCES: dict[str, Callable[[_Payload], str]] = {
     "access.granted": _granted,
     "access.denied": lambda event: f"denied {event['actor']} to {event['act']} {event['what']}",
     "access.viewed": lambda event: f"looked at the book as {event['of']}",
+    "access.token.created": lambda event: f"created the token {event['token']} for {event['actor']}",
+    "access.token.revoked": lambda event: f"revoked the token {event['token']}",
     "access.relabelled": lambda event: f"relabelled {short(event['id'])}{event.why()}",
     "event.erased": lambda event: f"erased {len(event.payload.get('events') or ())} events{event.why()}",
     "run.started": lambda event: "started the run" + (f" of {event['workflow']}" if event["workflow"] else ""),

@@ -32,6 +32,7 @@ from .checks import (
 from .graph import DEPENDENTS
 from .info import WorkInfo, checked_limits, checked_settings
 from .kinds import DECIDED
+from .outlook import WorkOutlook, outlook_of
 from .records import RECORDS, Approval, Decision, record_id
 from .tasks import Task
 
@@ -155,6 +156,11 @@ class WorkManagement:
 
     def __init__(self, work: Work) -> None:
         self._work, self._session = work, work._session
+
+    @verb
+    def outlook(self) -> WorkOutlook:
+        """Whether the work goes on by itself, and when a worker should look again."""
+        return outlook_of(self._work)
 
     @verb
     def pause(self, reason: str = "", *, by: str | None = None) -> WorkInfo:

@@ -49,8 +49,6 @@ class Claim:
         """Note what a server has answered to a verb of this claim."""
         if isinstance(answer, Task):
             self._becomes(answer)
-        elif answer is None or isinstance(answer, Claim):  # `next`: the task is completed
-            self._done = True
 
     def _becomes(self, task: Task) -> Task:
         self.task, self._done = task, task.status != "in_progress" or task.token != self.token

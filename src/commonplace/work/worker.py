@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from time import monotonic
@@ -28,8 +28,7 @@ from ..ledger.events import new_id
 from ..ledger.printing import Readable
 from .checks import seconds
 from .holding import Claim
-from .people import lead_lease
-from .tasks import FINAL, Task
+from .tasks import FINAL
 from .verbs import LEASE
 
 if TYPE_CHECKING:
@@ -50,8 +49,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
 """How many seconds a worker waits before it tries again to reach the book."""
 OUTAGE = 300.0
 """After how many seconds it gives up."""
-AFTER_LEASE = 0.05
-"""How many seconds after the end of a lease a waiting worker looks."""
 UNTIL = ("done", "idle", "stopped")
 
 
@@ -142,7 +139,8 @@ class _Worker:
             if self._ends():
                 return False
             _say_what_it_waits_for(self._work, self._agent, self._done)
-            _wait(self._work, head, _pause(self._work, self._poll), self._stopped)
+            pause = self._work.manage.outlook().changes_in
+            _wait(self._work, head, min(self._poll, pause or self._poll), self._stopped)
         return True
 
     def _do(self, claim: Claim) -> None:
@@ -198,6 +196,8 @@ def _held_under(work: Work, event: str) -> Claim | None:
 def _give_back_unseen(work: Work, agent: str, event: str) -> None:
     """What a worker holds and does not know of: an interrupt can come when a claim is in the book and before
     the call has answered. `event` is the id of the last claim that the worker has asked for."""
+    if work._session.remote is not None:
+        return  # the lease of such a claim ends by itself
     try:
         work._do("reclaim")  # this is done when all that was being written is written, or will never be
         claim = _held_under(work, event)
@@ -268,12 +268,13 @@ def _ends(work: Work, until: str, wait_for_tasks: bool, worked: Worked) -> bool:
         return False
     if until == "idle":
         return True
-    is_open, is_over, counts = _standing(work)
-    if not is_over:
+    outlook = work.manage.outlook()
+    counts = outlook.counts
+    if not outlook.over:
         return False
-    if not is_open or not counts.get("failed"):
+    if not outlook.open or not counts.get("failed"):
         return True
-    if _is_led(work):  # by somebody who may let it be tried again
+    if outlook.led:  # by somebody who may let it be tried again
         return False
     worked.left = counts["tasks"] - sum(counts.get(status, 0) for status in FINAL)
     log.warning(
@@ -285,66 +286,13 @@ def _ends(work: Work, until: str, wait_for_tasks: bool, worked: Worked) -> bool:
 def over(work: Work) -> bool:
     """Whether nothing can go on in a work unless somebody decides: it has ended, or each of its tasks is final, has
     failed, or waits for one that has."""
-    return _standing(work)[1]
-
-
-def _standing(work: Work) -> tuple[bool, bool, dict[str, int]]:
-    """Whether a work is open, whether it is over, and its counts: all as of one moment, because a leader may let a task
-    be tried again between two looks."""
-    with work._reading(None) as (reading, _):
-        counts = reading.counts
-        if not reading.info.open:
-            return False, True, counts
-        if sum(counts.get(status, 0) for status in FINAL) >= counts.get("tasks", 0):
-            return True, True, counts
-        if not counts.get("failed") or counts.get("in_progress") or counts.get("review"):
-            return True, False, counts
-        if reading.first(("later", *reading.ready_for_somebody()), 1):
-            return True, False, counts
-        hanging = all_hang(list(reading.listed("failed", "blocked", "waiting", "assigned")))
-        return True, hanging, counts
-
-
-def all_hang(tasks: Sequence[Task]) -> bool:
-    """Whether each of these tasks has failed, or waits for one that has, by way of others or not."""
-    below = dict[str, list[str]]()
-    for task in tasks:
-        for id in task.depends_on:
-            below.setdefault(id, []).append(task.id)
-    ahead = [task.id for task in tasks if task.status == "failed"]
-    hanging = set(ahead)
-    while ahead:
-        fresh = [id for id in below.get(ahead.pop(), ()) if id not in hanging]
-        hanging.update(fresh)
-        ahead += fresh
-    return len(hanging) == len(tasks)
-
-
-def _is_led(work: Work) -> bool:
-    led = work.info().led
-    if led is None:
-        return False
-    with work._ledger.reads() as reads:
-        return bool(reads.leases([lead_lease(work.id, led)]))
-
-
-def _pause(work: Work, longest: float) -> float:
-    """For how many seconds a worker sleeps if nothing happens: until the lease of a task ends that somebody holds, or
-    that is to be tried again. Nobody tells when a worker dies, or when such a pause is over."""
-    with work._reading(None) as (reading, _):
-        is_paused, held = reading.info.status == "paused", list(reading.listed("in_progress", "later"))
-        leases = reading.leases(held)
-    if is_paused:  # then nothing is claimed, whatever has ended
-        return longest
-    if len(leases) < len(held):
-        return AFTER_LEASE
-    return min([longest, *(lease.seconds + AFTER_LEASE for lease in leases.values())])
+    return work.manage.outlook().over
 
 
 def _wait(work: Work, head: int, pause: float, stopped: threading.Event) -> None:
     until = monotonic() + pause
     while not stopped.is_set() and (left := until - monotonic()) > 0:
-        if work._ledger.store.wait(head, min(left, 0.5)) > head:
+        if work._session.ledger.store.wait(head, min(left, 0.5)) > head:
             return
 
 
