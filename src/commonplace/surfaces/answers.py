@@ -522,8 +522,8 @@ def _granted(_shell: Shell, _found: None) -> Human:
 def _new_token(_shell: Shell, token: Any) -> Human:
     return lines(
         token.secret,
-        f"the token {token.id} for {token.actor}, valid until {iso_day(token.expires)}: keep it now, it cannot be shown "
-        "again",
+        f"the token {token.id} for {token.actor}, valid until {_minute(token.expires)}: keep it now, because it cannot "
+        "be shown again",
     )
 
 
@@ -531,15 +531,15 @@ def _tokens(_shell: Shell, tokens: Sequence[Any]) -> Human:
     rows = (
         [
             token.id, token.actor, "" if token.scope is None else token.scope,
-            "all" if token.verbs is None else ", ".join(token.verbs), iso_day(token.expires),
-            "" if token.revoked is None else iso_day(token.revoked), token.label,
+            "all" if token.verbs is None else ", ".join(token.verbs), _minute(token.expires),
+            "" if token.revoked is None else _minute(token.revoked), token.label,
         ]
         for token in tokens
     )  # fmt: skip
     return table(rows, "token", "actor", "scope", "verbs", "expires", "revoked", "label")
 
 
-def iso_day(moment: Any) -> str:
+def _minute(moment: Any) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
@@ -774,7 +774,8 @@ RENDER: dict[str, Render] = {
     "memory.export": _written, "thread.export": _written, "PurgeReport": _purged, "Rights": _sentences,
     "Found": _mentions, "[FoundText]": _traces, "Migrated": _migrated,
     "NoneType": _granted, "Waiting": inbox,
-    "access.audit": _audit, "NewToken": _new_token, "[TokenInfo]": _tokens, "WorkInfo": one_work, "[WorkInfo]": _works, "Task": one_task, "[Task]": tasks_table,
+    "access.audit": _audit, "NewToken": _new_token, "[TokenInfo]": _tokens,
+    "WorkInfo": one_work, "[WorkInfo]": _works, "Task": one_task, "[Task]": tasks_table,
     "task.info": fields, "Context": _context, "ThreadContext": _thread_context, "Messages": _messages,
     "ThreadList": _threads, "[Overlap]": _overlaps,
     "Resume": _resumed, "HygieneReport": _audited,
