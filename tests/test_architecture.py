@@ -57,7 +57,12 @@ IN_ORDER = [
     "__main__",
 ]  # fmt: skip
 # What a module makes for its caller is imported when it is called for.
-WHEN_CALLED = {"access_verbs": {"participant", "registry"}, "runs": {"run"}, "admin": {"book"}, "registry": {"book"}}
+WHEN_CALLED = {
+    "access_verbs": {"participant", "registry"},
+    "runs": {"run"},
+    "admin": {"book"},
+    "registry": {"book"},
+}
 
 
 def imports(path: Path) -> set[str]:
