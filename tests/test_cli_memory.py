@@ -112,6 +112,9 @@ def test_every_command_of_memory_answers_in_json(cli: Cli, book_url: str, tmp_pa
     assert ask("access", "rights", "ben")["role"] == "qa"
     assert ask("access", "relabel", fact["item_id"], "--sensitivity", "public", "--reason", "agreed")["id"]
     assert ask("access", "audit")[-1]
+    token = ask("access", "create-token", "ben", "--verb", "memory.*")["id"]
+    assert ask("access", "revoke-token", token) == {"ok": True}
+    assert [entry["id"] for entry in ask("access", "tokens")] == [token]
     assert ask("book", "find-text", "a text that nobody wrote") == []
     assert ask("book", "verify")["ok"] is True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import commonplace
 from commonplace import BadInput, Book, Denied, NotFound, Unauthorized
+from tests.shells import Cli
 
 UNKNOWN = "0123456789"
 
@@ -168,3 +170,27 @@ def test_a_tampered_token_is_never_valid(place: int, char: str) -> None:
         if tampered != text:
             with pytest.raises(Unauthorized):
                 book.access.tokens.authenticate(tampered, datetime.now(UTC))
+
+
+@pytest.mark.spec("7.4", "7.2")
+def test_tokens_on_the_command_line(cli: Cli) -> None:
+    cli("init")
+    assert "create-token" in cli("access", "tokens").out
+    made = cli(
+        "access", "create-token", "ada", "--scope", "users/ada", "--verb", "memory.*", "--label", "laptop"
+    ).out
+    text = made.splitlines()[0]
+    assert "cannot be shown again" in " ".join(made.split())
+    data = json.loads(cli("access", "create-token", "ben", "--expires-in", "1", "--json").out)
+    assert data["secret"].startswith(f"cpl_{data['id']}_")
+    listed = cli("access", "tokens").out
+    assert "users/ada" in listed
+    assert text.rpartition("_")[2] not in listed
+    assert cli("access", "revoke-token", data["id"]).code == 0
+    assert [token["revoked"] is None for token in json.loads(cli("access", "tokens", "--json").out)] == [
+        True,
+        False,
+    ]
+    assert f"created the token {data['id']} for ben" in cli("log").out
+    assert cli("access", "tokens", "--as", "ada").code == 1
+    assert "memory.list" in cli("access", "create-token", "ada", "--verb", "memory.lst").err

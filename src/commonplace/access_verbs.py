@@ -57,7 +57,7 @@ LIFETIME = timedelta(days=90)
 LONGEST_LIFETIME = timedelta(days=3650)
 
 
-class Tokens:
+class AccessTokens:
     """Tokens by which network clients act as actors of the book."""
 
     def __init__(self, session: Session) -> None:
@@ -77,11 +77,11 @@ class Tokens:
         """Create a token for an actor. Its `secret` is shown this once; the book keeps a hash of it. Only the owner of
         the whole book may.
 
-        `actor` is the actor that a client with the token acts as; owner, for the book's owner. `scope` is the scope
-        that it is bound to; without one, it reaches all that its actor may. `reads` are scopes that it reads besides.
-        `verbs` are the only verbs that it may call: paths such as search or work.claim, and memory.* for all of a
-        namespace. `expires_in` is how long it is valid, in seconds or as a timedelta; by default 90 days. `label` is a
-        note for the list of tokens.
+        `actor` is the actor that a client with the token acts as; owner, for the book's owner. With a `scope`
+        it is bound to that; without one, it reaches all that its actor may. `reads` are scopes that it reads besides. `verbs` are the only verbs that it may
+        call: paths such as search or work.claim, and memory.* for all of a namespace. `expires_in` is how long it is
+        valid, by default 90 days. In Python that is a timedelta or a number of seconds. `label` is a note for the list
+        of tokens.
         """
         session, (id, secret) = self._session, new_secret()
         request = CreateToken(
@@ -167,7 +167,7 @@ class Access:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    tokens = namespace(Tokens)
+    tokens = namespace(AccessTokens)
 
     @verb
     def rights(self, actor: str | None = None, at: At = None) -> Rights:

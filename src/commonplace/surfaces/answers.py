@@ -519,6 +519,30 @@ def _granted(_shell: Shell, _found: None) -> Human:
     return lines("done")
 
 
+def _new_token(_shell: Shell, token: Any) -> Human:
+    return lines(
+        token.secret,
+        f"the token {token.id} for {token.actor}, valid until {_minute(token.expires)}: keep it now, because it cannot "
+        "be shown again",
+    )
+
+
+def _tokens(_shell: Shell, tokens: Sequence[Any]) -> Human:
+    rows = (
+        [
+            token.id, token.actor, "" if token.scope is None else token.scope,
+            "all" if token.verbs is None else ", ".join(token.verbs), _minute(token.expires),
+            "" if token.revoked is None else _minute(token.revoked), token.label,
+        ]
+        for token in tokens
+    )  # fmt: skip
+    return table(rows, "token", "actor", "scope", "verbs", "expires", "revoked", "label")
+
+
+def _minute(moment: Any) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
 def _audit(_shell: Shell, entries: Sequence[Any]) -> Human:
     rows = (
         [
@@ -750,7 +774,8 @@ RENDER: dict[str, Render] = {
     "memory.export": _written, "thread.export": _written, "PurgeReport": _purged, "Rights": _sentences,
     "Found": _mentions, "[FoundText]": _traces, "Migrated": _migrated,
     "NoneType": _granted, "Waiting": inbox,
-    "access.audit": _audit, "WorkInfo": one_work, "[WorkInfo]": _works, "Task": one_task, "[Task]": tasks_table,
+    "access.audit": _audit, "NewToken": _new_token, "[TokenInfo]": _tokens,
+    "WorkInfo": one_work, "[WorkInfo]": _works, "Task": one_task, "[Task]": tasks_table,
     "task.info": fields, "Context": _context, "ThreadContext": _thread_context, "Messages": _messages,
     "ThreadList": _threads, "[Overlap]": _overlaps,
     "Resume": _resumed, "HygieneReport": _audited,
@@ -778,6 +803,7 @@ EMPTY = {
     "runs.diff": "no difference",
     "admin.find_text": "none of the texts is anywhere in the raw files",
     "access.audit": "nothing was granted or denied yet",
+    "access.tokens.list": "there are no tokens: `commonplace access create-token ACTOR` makes one",
     "threads.list": "there are no conversations yet: `commonplace thread add NAME` begins one",
     "works.list": "there are no works yet: `commonplace work new NAME` begins one",
     "task.radar": "nothing makes it needless",

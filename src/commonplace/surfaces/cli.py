@@ -209,6 +209,8 @@ def run(verb: Verb, shell: Shell, typed: Mapping[str, Any]) -> Any:
     scoped = {"scope": shell.scope} if "scope" in names and shell.scope else {}
     if verb.path[0] in ("admin", "mirror"):
         me: Participant = shell.owned(mirrored=True, scoped=bool(scoped))
+    elif verb.path[:2] == ("access", "tokens"):  # --scope is that of the token, not the one to act in
+        me = shell.owned(scoped=bool(scoped))
     else:
         me = shell.acting(mirrored=_writes_memory(verb) and not given.get("dry_run"))
     given |= scoped

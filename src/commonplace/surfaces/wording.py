@@ -8,7 +8,8 @@ import shlex
 from collections.abc import Iterator
 
 COMMANDS = {
-    "grant": "access grant", "access.grant": "access grant", "works.list": "work list", "work": "work new NAME",
+    "grant": "access grant", "access.grant": "access grant", "access.tokens.create": "access create-token",
+    "access.tokens.list": "access tokens", "works.list": "work list", "work": "work new NAME",
     "event": "log", "events": "log", "admin.verify": "book verify", "memory.resolve": "memory resolve",
 }  # fmt: skip
 """The command for each call that messages name."""
