@@ -77,11 +77,11 @@ class AccessTokens:
         """Create a token for an actor. Its `secret` is shown this once; the book keeps a hash of it. Only the owner of
         the whole book may.
 
-        `actor` is the actor that a client with the token acts as; owner, for the book's owner. With a `scope`
-        it is bound to that; without one, it reaches all that its actor may. `reads` are scopes that it reads besides. `verbs` are the only verbs that it may
-        call: paths such as search or work.claim, and memory.* for all of a namespace. `expires_in` is how long it is
-        valid, by default 90 days. In Python that is a timedelta or a number of seconds. `label` is a note for the list
-        of tokens.
+        `actor` is the actor that a client with the token acts as; owner, for the book's owner. With a `scope` it is
+        bound to that; without one, it reaches all that its actor may. `reads` are scopes that it reads besides.
+        `verbs` are the only verbs that it may call: paths such as search or work.claim, and memory.* for all of a
+        namespace. `expires_in` is how long it is valid, by default 90 days. In Python that is a timedelta or a number
+        of seconds. `label` is a note for the list of tokens.
         """
         session, (id, secret) = self._session, new_secret()
         request = CreateToken(
