@@ -51,6 +51,7 @@ TOP = {
     "validate": ("List what is wrong with a workflow's files.", "running:validate"),
     "resume": ("All that is needed to go on with a task.", "learn.resume"),
     "inbox": ("All that waits for a person.", "inbox"),
+    "mcp": ("Serve the book to a model over stdio.", "serving:mcp"),
 }
 """The everyday commands: what `--help` says of each, and where it is."""
 

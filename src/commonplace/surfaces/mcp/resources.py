@@ -7,7 +7,7 @@ work://{work}/task/{id}. A participant reads what it may see; anything else is n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
@@ -94,25 +94,26 @@ def listed(me: Participant) -> Iterator[tuple[str, str, str]]:
         yield address(WORK, work=work.id), work.name, JSON
 
 
-def changed(me: Participant, event: Event) -> set[str]:
+def changed(event: Event) -> set[str]:
     """The addresses of what an event may have changed."""
     uris, payload = set[str](), event.payload
-    kind, _, _ = event.kind.partition(".")
-    if event.kind.startswith("document"):
+    if event.kind == "memory.logged":
         uris.add(address(DAILY, date=day_of(event.created_us)))
-    if kind in ("memory", "item", "core"):
+    elif event.kind.startswith("memory.item."):
         uris.add(LONG_TERM)
-        for id in _texts(payload.get("item_id"), payload.get("id"), event.id):
+        created = payload.get("item")
+        content = created if isinstance(created, dict) else {}
+        uris |= {address(KEY, key=key) for key in _texts(content.get("key"))}
+        uris |= {address(TAG, tag=tag) for tag in _texts(*(content.get("tags") or ()))}
+        changes, ids = payload.get("changes"), payload.get("ids")
+        for id in _texts(event.id, *(changes or ()), *(ids if isinstance(ids, list | tuple) else ())):
             uris.add(address(ITEM, id=id))
-        uris |= {address(KEY, key=key) for key in _texts(payload.get("key"))}
-        tags = payload.get("tags")
-        uris |= {address(TAG, tag=tag) for tag in _texts(*(tags if isinstance(tags, list | tuple) else ()))}
-    if kind in ("work", "task"):
-        for work in _texts(payload.get("work_id")):
+    elif event.kind.startswith(("work.", "task.")):
+        for work in _texts(payload.get("work")):
             uris.add(address(WORK, work=work))
             uris |= {address(TASK, work=work, id=id) for id in _texts(payload.get("task_id"))}
     return uris
 
 
-def _texts(*values: Any) -> Iterable[str]:
+def _texts(*values: Any) -> Iterator[str]:
     return (value for value in values if isinstance(value, str) and value)
