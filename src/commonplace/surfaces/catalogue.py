@@ -90,7 +90,7 @@ def _forget(me: Participant, id: str, reason: str = "") -> dict[str, Any]:
     """Forget one item.
 
     `id` is the id of the item. `reason` is why."""
-    return _as_data(me.forget(id, reason=reason))
+    return _as_data(me.forget(id, reason=reason, confirm="FORGET"))
 
 
 def agent_of(me: Participant) -> str:

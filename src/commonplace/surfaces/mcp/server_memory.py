@@ -78,8 +78,8 @@ class KnowledgeGraph:
 
     def _load(self) -> None:
         self.notes: dict[str, list[Item]] = {}
-        listed, titled = list(self._me.memory.list(kind="note", limit=None)), dict[str, list[Item]]()
-        for item in listed:
+        titled: dict[str, list[Item]] = {}
+        for item in self._me.memory.list(kind="note", limit=None):
             if item.title:
                 titled.setdefault(item.title, []).append(item)
         for name, items in titled.items():
@@ -155,7 +155,7 @@ class KnowledgeGraph:
     def delete_entities(self, entityNames: list[str]) -> Any:  # noqa: N803  as the wire has it
         for name in entityNames:
             for item in self.notes.get(name, ()):
-                self._me.forget(item.id, reason="deleted from the graph")
+                self._me.forget(item.id, reason="deleted from the graph", confirm="FORGET")
         return "Entities deleted successfully"
 
     def delete_observations(self, deletions: list[dict[str, Any]]) -> Any:
@@ -167,7 +167,7 @@ class KnowledgeGraph:
                     if item is items[0]:  # it carries the type and the relations of the entity, so only its text goes
                         self._me.memory.revise(item.id, body=f"{name} ({self._type(item)})")
                     else:
-                        self._me.forget(item.id, reason="deleted from the graph")
+                        self._me.forget(item.id, reason="deleted from the graph", confirm="FORGET")
         return "Observations deleted successfully"
 
     def delete_relations(self, relations: list[dict[str, str]]) -> Any:
