@@ -172,7 +172,11 @@ def test_the_owner_claims_as_one_agent(place: str) -> None:
             async def progress(done: float, total: float | None, message: str | None) -> None:
                 told.append(done)
 
-            result = await client.call_tool("memory_add_many", {"items": [{"text": f"Port {number} is open"} for number in range(3)]}, progress_callback=progress)
+            result = await client.call_tool(
+                "memory_add_many",
+                {"items": [{"text": f"Port {number} is open"} for number in range(3)]},
+                progress_callback=progress,
+            )
             assert not result.is_error, result
             assert told
 
@@ -217,7 +221,12 @@ def test_prompts_and_completion(place: str) -> None:
             prompts = [prompt.name for prompt in (await client.list_prompts()).prompts]
             assert prompts == ["resume", "brief_me", "reflect", "review"]
             given = {"resume": {"task": "notes"}, "brief_me": {"topic": "db.port"}, "review": {"task": task}}
-            for name, expected in (("resume", "notes"), ("brief_me", "Release"), ("reflect", "remember"), ("review", "Write notes")):
+            for name, expected in (
+                ("resume", "notes"),
+                ("brief_me", "Release"),
+                ("reflect", "remember"),
+                ("review", "Write notes"),
+            ):
                 text = (await client.get_prompt(name, given.get(name, {}))).messages[0].content
                 assert expected in text.text  # type: ignore[union-attr]
             with pytest.raises(MCPError, match="task"):
@@ -280,20 +289,28 @@ def test_a_drop_in_for_the_reference_memory_server(place: str, tmp_path: Path) -
 
             graph = await call("read_graph")
             assert graph == {
-                "entities": [{name: row[name] for name in ("name", "entityType", "observations")} for row in rows[:2]],
+                "entities": [
+                    {name: row[name] for name in ("name", "entityType", "observations")} for row in rows[:2]
+                ],
                 "relations": [{"from": "Acme", "to": "Road", "relationType": "lies_on"}],
             }
             new = {"name": "Shop", "entityType": "place", "observations": ["opens at nine"]}
             assert await call("create_entities", entities=[new, graph["entities"][0]]) == [new]
             edge = {"from": "Shop", "to": "Acme", "relationType": "sells_for"}
             assert await call("create_relations", relations=[edge]) == [edge]
-            added = await call("add_observations", observations=[{"entityName": "Shop", "contents": ["is red"]}])
+            added = await call(
+                "add_observations", observations=[{"entityName": "Shop", "contents": ["is red"]}]
+            )
             assert added == [{"entityName": "Shop", "addedObservations": ["is red"]}]
             opened = await call("open_nodes", names=["Shop"])
             assert opened["entities"] == [{**new, "observations": ["opens at nine", "is red"]}]
             assert edge in opened["relations"]
-            assert [each["name"] for each in (await call("search_nodes", query="anvils"))["entities"]] == ["Acme"]
-            await call("delete_observations", deletions=[{"entityName": "Shop", "observations": ["opens at nine"]}])
+            assert [each["name"] for each in (await call("search_nodes", query="anvils"))["entities"]] == [
+                "Acme"
+            ]
+            await call(
+                "delete_observations", deletions=[{"entityName": "Shop", "observations": ["opens at nine"]}]
+            )
             await call("delete_relations", relations=[edge])
             opened = await call("open_nodes", names=["Shop"])
             assert opened == {"entities": [{**new, "observations": ["is red"]}], "relations": []}

@@ -55,7 +55,9 @@ def _claim(me: Participant, work: WorkId, task: TaskId | None = None, lease: flo
     return {"task": data_of(claim.task), "token": claim.token, "agent": claim.agent, "context": str(context)}
 
 
-def _begin(me: Participant, name: str, goal: str = "", constraints: list[str] | None = None) -> dict[str, Any]:
+def _begin(
+    me: Participant, name: str, goal: str = "", constraints: list[str] | None = None
+) -> dict[str, Any]:
     """Begin a work.
 
     `name` is what to call it. `goal` is what is to be reached. `constraints` are what has to hold."""
@@ -286,9 +288,7 @@ def _tools_of(group: str) -> Iterator[tuple[str, Offered]]:
 def table(chosen: Mapping[str, Offered]) -> dict[str, Verb]:
     """The tools as the dispatch calls them."""
     seed = {name.replace(".", "_"): tool for name, tool in tools().items()}
-    return {
-        name: seed[name] if name in seed else _tool(name, offer) for name, offer in chosen.items()
-    }
+    return {name: seed[name] if name in seed else _tool(name, offer) for name, offer in chosen.items()}
 
 
 def _tool(name: str, offer: Offered) -> Verb:
@@ -316,7 +316,9 @@ def _with_fields(me: Participant, fields: dict[str, Any] | None = None) -> None:
 def _call(verb: Verb, path: str, me: Participant, **given: Any) -> dict[str, Any]:
     """Call a verb and answer plain data."""
     if path.startswith("admin.") and not hasattr(me, "admin"):
-        raise Denied(f"only the book's owner may do this, not {agent_of(me)!r}: start the server without --as and --scope")
+        raise Denied(
+            f"only the book's owner may do this, not {agent_of(me)!r}: start the server without --as and --scope"
+        )
     given |= (given.pop("fields", None) or {}) if verb.fields else {}
     if path in OWN_AGENT:
         given["agent"] = agent_of(me)
@@ -347,7 +349,11 @@ def input_schema(tool: Verb) -> dict[str, Any]:
 
 
 def _short(value: dict[str, Any]) -> dict[str, Any]:
-    value = {name: part for name, part in value.items() if (name, part) != ("default", None) and part not in ([], "")}
+    value = {
+        name: part
+        for name, part in value.items()
+        if (name, part) != ("default", None) and part not in ([], "")
+    }
     if "items" in value:
         value["items"] = _short(value["items"])
     kinds = [kind for kind in value.pop("anyOf", ()) if kind and kind != {"type": "null"}]

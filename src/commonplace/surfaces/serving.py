@@ -8,7 +8,9 @@ from ..version import install_hint
 from .shell import Output, Shell
 
 
-def mcp(shell: Shell, *, tools: str | None = None, compat: str | None = None, run: str | None = None) -> Output:
+def mcp(
+    shell: Shell, *, tools: str | None = None, compat: str | None = None, run: str | None = None
+) -> Output:
     """Serve the book to a model over stdio, as an MCP server. `--as` and `--scope` say who acts, and where.
 
     `tools` are groups of further tools, with commas: memory, work, documents, learn, admin. `compat` is server-memory,

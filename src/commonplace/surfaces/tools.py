@@ -139,6 +139,7 @@ class Tools:
         """Call a tool by its dotted name, or the same with `_` for the dots, and answer its envelope."""
         return answered(self._tools, name, arguments, lambda: acting(self._owner, actor, run_id), actor)
 
+
 def answered(
     table: Mapping[str, Verb],
     name: object,

@@ -59,7 +59,9 @@ def _review(me: Participant, task: str) -> str:
 
 
 PROMPTS = {
-    "resume": PromptOffer("Go on with a task after a break.", {"task": "the name of the task"}, _resume, ("task",)),
+    "resume": PromptOffer(
+        "Go on with a task after a break.", {"task": "the name of the task"}, _resume, ("task",)
+    ),
     "brief_me": PromptOffer(
         "A short briefing: what is known, what is going on, what waits.",
         {"topic": "what it is about", "tag": "only items with this tag", "scope": "a scope within your own"},
@@ -79,7 +81,9 @@ def prompt_text(me: Participant, name: str, given: Mapping[str, str]) -> str:
         raise NotFound(f"there is no prompt {shown(name)}: there are {', '.join(PROMPTS)}")
     missing = [argument for argument in offer.needs if not given.get(argument)]
     if missing or given.keys() - offer.arguments.keys():
-        raise BadInput(f"the prompt {name} takes {', '.join(offer.arguments)}; it needs {', '.join(offer.needs)}")
+        raise BadInput(
+            f"the prompt {name} takes {', '.join(offer.arguments)}; it needs {', '.join(offer.needs)}"
+        )
     return offer.text(me, **given)
 
 
@@ -94,7 +98,11 @@ def _tasks(me: Participant, known: Mapping[str, str]) -> Iterable[str]:
 def _of_resume(me: Participant, _known: Mapping[str, str]) -> Iterable[str]:
     """Names of tasks that have a session or a folder."""
     places = (path.split("/") for path in me.documents.list())
-    return (place[-2] if place[-1].count("-notes.md") == 0 else place[-1][:-9] for place in places if len(place) > 1)
+    return (
+        place[-2] if place[-1].count("-notes.md") == 0 else place[-1][:-9]
+        for place in places
+        if len(place) > 1
+    )
 
 
 COMPLETED: Mapping[tuple[str, str], Callable[..., Iterable[str]]] = {
@@ -107,7 +115,9 @@ COMPLETED: Mapping[tuple[str, str], Callable[..., Iterable[str]]] = {
     ("work://{work}/task/{id}", "id"): _tasks,
     ("resume", "task"): _of_resume,
     ("brief_me", "tag"): lambda me, _: (tag for item in me.memory.list() for tag in item.tags),
-    ("brief_me", "topic"): lambda me, _: (item.key or item.title for item in me.memory.list() if item.key or item.title),
+    ("brief_me", "topic"): lambda me, _: (
+        item.key or item.title for item in me.memory.list() if item.key or item.title
+    ),
     ("brief_me", "scope"): lambda me, _: (item.scope for item in me.memory.list() if item.scope),
     ("reflect", "run"): lambda me, _: (run.id for run in me.runs.list()),
     ("review", "task"): _tasks,

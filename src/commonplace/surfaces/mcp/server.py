@@ -100,7 +100,10 @@ class _Handlers:
         offer = self._chosen[name]
         hints = types.ToolAnnotations(read_only_hint=True) if offer.reads else None
         return types.Tool(
-            name=name, description=offer.about, input_schema=input_schema(self._table[name]), annotations=hints
+            name=name,
+            description=offer.about,
+            input_schema=input_schema(self._table[name]),
+            annotations=hints,
         )
 
     async def list_tools(self, _ctx: Request, _params: Any) -> types.ListToolsResult:
@@ -141,7 +144,9 @@ class _Handlers:
             ]
         )
 
-    async def read_resource(self, ctx: Request, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    async def read_resource(
+        self, ctx: Request, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
         uri = str(params.uri)
         kind, content = await _in_thread(lambda: resources.read(self._find(ctx), uri))
         text = content if isinstance(content, str) else dump(content)
@@ -180,7 +185,9 @@ class _Handlers:
                     name=name,
                     description=offer.about,
                     arguments=[
-                        types.PromptArgument(name=argument, description=about, required=argument in offer.needs)
+                        types.PromptArgument(
+                            name=argument, description=about, required=argument in offer.needs
+                        )
                         for argument, about in offer.arguments.items()
                     ],
                 )

@@ -30,12 +30,21 @@ _TEXTS = {"type": "array", "items": _TEXT}
 def _objects(**fields: Any) -> dict[str, Any]:
     return {
         "type": "array",
-        "items": {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False},
+        "items": {
+            "type": "object",
+            "properties": fields,
+            "required": list(fields),
+            "additionalProperties": False,
+        },
     }
 
 
 def _takes(**fields: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": fields, "required": list(fields)} if fields else {"type": "object", "properties": {}}
+    return (
+        {"type": "object", "properties": fields, "required": list(fields)}
+        if fields
+        else {"type": "object", "properties": {}}
+    )
 
 
 _RELATIONS = _objects(**{"from": _TEXT, "to": _TEXT, "relationType": _TEXT})
@@ -115,7 +124,12 @@ class KnowledgeGraph:
     def _keep(self, name: str, kind: str, text: str, first: bool) -> None:
         provenance = {"source_kind": "import", "metadata": {"entityType": kind}} if first else None
         self._me.remember(
-            text, kind="note", title=name, tags=[kind] if kind else [], provenance=provenance, override=BROUGHT
+            text,
+            kind="note",
+            title=name,
+            tags=[kind] if kind else [],
+            provenance=provenance,
+            override=BROUGHT,
         )
 
     def _known(self, name: str) -> list[Item]:
@@ -164,7 +178,9 @@ class KnowledgeGraph:
             items, gone = self.notes.get(name, []), set(each["observations"])
             for item in items:
                 if item.body in gone:
-                    if item is items[0]:  # it carries the type and the relations of the entity, so only its text goes
+                    if (
+                        item is items[0]
+                    ):  # it carries the type and the relations of the entity, so only its text goes
                         self._me.memory.revise(item.id, body=f"{name} ({self._type(item)})")
                     else:
                         self._me.forget(item.id, reason="deleted from the graph", confirm="FORGET")
@@ -176,7 +192,8 @@ class KnowledgeGraph:
                 left = [
                     [relation, to]
                     for relation, to in item.links
-                    if {"from": name, "to": self._names.get(to, ""), "relationType": relation} not in relations
+                    if {"from": name, "to": self._names.get(to, ""), "relationType": relation}
+                    not in relations
                 ]
                 if len(left) < len(item.links):
                     self._me.memory.revise(item.id, links=left)
