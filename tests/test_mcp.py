@@ -59,7 +59,8 @@ async def data(client: Client, tool: str, **arguments: Any) -> Any:
 
 async def failure(client: Client, tool: str, **arguments: Any) -> Any:
     result = await client.call_tool(tool, arguments)
-    assert result.is_error and result.structured_content is not None
+    assert result.is_error
+    assert result.structured_content is not None
     return result.structured_content["error"]
 
 
@@ -153,7 +154,8 @@ def test_errors_say_what_to_call_next(place: str) -> None:
     async def play() -> None:
         async with served(place) as client:
             error = await failure(client, "task_add", work="nothing", title="x")
-            assert error["status"] == 404 and "work_list" in error["message"]
+            assert error["status"] == 404
+            assert "work_list" in error["message"]
             assert (await failure(client, "memory_read", target="moon"))["status"] == 400
             assert "the tools are" in (await failure(client, "no_such_tool"))["message"]
             assert "--run" in (await failure(client, "board_read"))["message"]

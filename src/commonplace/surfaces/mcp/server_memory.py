@@ -166,7 +166,7 @@ class KnowledgeGraph:
             results.append({"entityName": name, "addedObservations": added})
         return results
 
-    def delete_entities(self, entityNames: list[str]) -> Any:  # noqa: N803  as the wire has it
+    def delete_entities(self, entityNames: list[str]) -> Any:
         for name in entityNames:
             for item in self.notes.get(name, ()):
                 self._me.forget(item.id, reason="deleted from the graph", confirm="FORGET")
