@@ -66,7 +66,7 @@ EXCLUDED: dict[str, tuple[str, ...]] = {
         "test_whoever_leads_later_is_told_what_waits_and_each_thing_once",
     ),
     "it calls the tools of the process itself": ("test_the_tools_answer_with_their_envelopes",),
-    "a server refuses it earlier, with another error": (
+    "it uses a helper that goes below the verbs, or a refusal that a server makes earlier": (
         "test_a_fork_goes_its_own_way_and_is_merged_back_with_conflicts_shown",
         "test_a_handler_that_returns_nonsense_fails_its_task_and_hears_what_is_urgent",
         "test_a_roles_task_goes_to_agents_of_that_role_and_to_the_next_one_after_a_crash",

@@ -52,6 +52,7 @@ TOP = {
     "resume": ("All that is needed to go on with a task.", "learn.resume"),
     "inbox": ("All that waits for a person.", "inbox"),
     "serve": ("Serve the book over HTTP.", "serving:serve"),
+    "mcp": ("Serve the book to a model over stdio.", "stdio:mcp"),
 }
 """The everyday commands: what `--help` says of each, and where it is."""
 

@@ -11,7 +11,7 @@ unknown, 409 conflict, 422 contract, 503 not switched on, 500 otherwise.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -137,25 +137,39 @@ class Tools:
         run_id: str | None = None,
     ) -> dict[str, Any]:
         """Call a tool by its dotted name, or the same with `_` for the dots, and answer its envelope."""
-        try:
-            tool = self._tool(name)
-            given = _checked(tool, {} if arguments is None else arguments)
-            return _envelope(200, tool.function(acting(self._owner, actor, run_id), **given), None)
-        except CommonplaceError as error:
-            return _envelope(
-                error.status, {}, {**error.as_dict(), "tool": _called(name), "agent": _called(actor)}
-            )
-        except Exception as error:
-            log.exception("the tool %s failed", name)
-            failure = {"code": "error", "status": 500, "message": f"the tool failed: {type(error).__name__}"}
-            return _envelope(500, {}, {**failure, "tool": _called(name), "agent": _called(actor)})
+        return answered(self._tools, name, arguments, lambda: acting(self._owner, actor, run_id), actor)
 
-    def _tool(self, name: object) -> Verb:
-        dotted = {known.replace(".", "_"): tool for known, tool in self._tools.items()}
-        tool = dotted.get(name.replace(".", "_")) if isinstance(name, str) else None
-        if tool is None:
-            raise NotFound(f"there is no tool {shown(name)}: the tools are {', '.join(self._tools)}")
-        return tool
+
+def answered(
+    table: Mapping[str, Verb],
+    name: object,
+    arguments: Mapping[str, Any] | None,
+    find: Callable[[], Participant],
+    actor: str,
+    **more: Any,
+) -> dict[str, Any]:
+    """Call a tool of a table for the participant that `find` finds, and answer its envelope. `more` is for the tool's
+    function alone, such as a callback for progress."""
+    try:
+        tool = _named(table, name)
+        given = _checked(tool, {} if arguments is None else arguments)
+        return _envelope(200, tool.function(find(), **given, **more), None)
+    except CommonplaceError as error:
+        return _envelope(
+            error.status, {}, {**error.as_dict(), "tool": _called(name), "agent": _called(actor)}
+        )
+    except Exception as error:
+        log.exception("the tool %s failed", name)
+        failure = {"code": "error", "status": 500, "message": f"the tool failed: {type(error).__name__}"}
+        return _envelope(500, {}, {**failure, "tool": _called(name), "agent": _called(actor)})
+
+
+def _named(table: Mapping[str, Verb], name: object) -> Verb:
+    dotted = {known.replace(".", "_"): tool for known, tool in table.items()}
+    tool = dotted.get(name.replace(".", "_")) if isinstance(name, str) else None
+    if tool is None:
+        raise NotFound(f"there is no tool {shown(name)}: the tools are {', '.join(table)}")
+    return tool
 
 
 def _checked(tool: Verb, given: object) -> dict[str, Any]:

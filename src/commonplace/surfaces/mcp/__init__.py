@@ -1,0 +1,1 @@
+"""The MCP server of a book: tools, resources and prompts for models, over the verbs of one participant."""
