@@ -74,7 +74,7 @@ def _errors() -> dict[str, type[CommonplaceError]]:
     }
 
 
-class Connection:
+class ServerConnection:
     """The way to one server: a pool of connections, the token, and how a call is sent again."""
 
     def __init__(self, url: str, token: str | None, timeout: float) -> None:
@@ -262,7 +262,7 @@ class RemoteSession:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ServerConnection,
         actor: str,
         run: str | None = None,
         scope: str | None = None,
@@ -455,7 +455,7 @@ class RemoteLedger:
 
     closed = False
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
         self.store = self
 
@@ -478,7 +478,7 @@ class RemoteLedger:
 class RemoteBook(Owner):
     """A book behind a server, as the actor of the token. An owner's token may name other actors."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServerConnection) -> None:
         about = connection.ask("GET", "/v1/book", None, {}, safe=True)
         session = RemoteSession(connection, about["actor"])
         super().__init__(cast("Session", session))
@@ -534,7 +534,7 @@ def connect(url: str, token: str | None, timeout: float) -> RemoteBook:
     """The book that is served at a URL. Raises EngineUnavailable and Unauthorized."""
     if "@" in url.partition("//")[2].partition("/")[0]:
         raise BadInput("leave user and password out of the URL: a server takes token=…")
-    connection = Connection(url, token, timeout)
+    connection = ServerConnection(url, token, timeout)
     try:
         return RemoteBook(connection)
     except BaseException:
