@@ -9,9 +9,8 @@ from contextlib import contextmanager
 import uvicorn
 
 from commonplace import Book
-from commonplace.surfaces.http.app import BookServer
 from commonplace.surfaces.http.limits import ServerLimits
-from commonplace.surfaces.serving import Admitting, listen
+from commonplace.surfaces.serving import book_server, listen
 
 
 class Served:
@@ -19,7 +18,7 @@ class Served:
 
     def __init__(self, book: Book, limits: ServerLimits = ServerLimits()) -> None:
         self.token = "the-owner-of-this-test"
-        self.app = BookServer(book, Admitting(book, self.token).admit, limits=limits)
+        self.app = book_server(book, self.token, limits=limits)
         listening = listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         config = uvicorn.Config(

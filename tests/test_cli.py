@@ -168,7 +168,12 @@ def test_every_command_has_been_asked_for_json() -> None:
     """Keeps the story above complete: whoever adds a command adds it there."""
     told = "".join(path.read_text() for path in Path(__file__).parent.glob("test_cli*.py"))
     asked = {name: 'ask("' + name.replace(" ", '", "') + '"' for name in commands()}
-    assert [name for name, call in asked.items() if call not in told] == ["demo", "serve", "mcp", "mirror watch"]
+    assert [name for name, call in asked.items() if call not in told] == [
+        "demo",
+        "serve",
+        "mcp",
+        "mirror watch",
+    ]
 
 
 @pytest.mark.spec("7.2")

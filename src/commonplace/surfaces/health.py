@@ -19,7 +19,11 @@ from ..participant import Actor, Participant
 from ..version import install_hint
 from .places import public
 
-EXTRAS = {"postgres": ("psycopg", "psycopg_pool"), "redis": ("redis",), "server": ("mcp", "starlette", "uvicorn")}
+EXTRAS = {
+    "postgres": ("psycopg", "psycopg_pool"),
+    "redis": ("redis",),
+    "server": ("mcp", "starlette", "uvicorn"),
+}
 SWITCH = "commonplace book migrate-index auto --switch"
 LITTLE_SPACE = 100 * 1024 * 1024
 

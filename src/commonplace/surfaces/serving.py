@@ -52,7 +52,7 @@ def serve(
     try:
         import uvicorn
 
-        from .http.app import LOCAL, BookServer
+        from .http.app import LOCAL
         from .http.limits import ServerLimits
     except ImportError as error:
         raise MissingExtra(f"serving a book needs more packages: {install_hint('server')}") from error
@@ -67,13 +67,7 @@ def serve(
     token = secrets.token_urlsafe(32)
     limits = ServerLimits() if rate is None else ServerLimits(rate=rate)
     names = {*LOCAL, *allow_hosts, *((host,) if host not in ("0.0.0.0", "::") else ())}  # noqa: S104
-    server = BookServer(
-        book,
-        Admitting(book, token).admit,
-        limits=limits,
-        hosts=tuple(names),
-        origins=tuple(allow_origins),
-    )
+    server = book_server(book, token, limits=limits, hosts=tuple(names), origins=tuple(allow_origins))
     listening = listen(host, port)
     scheme = "http" if tls_cert is None else "https"
     at = listening.getsockname()
@@ -103,6 +97,25 @@ def serve(
         print("\n".join(told()), file=sys.stderr, flush=True)
     asyncio.run(_until_stopped(uvicorn, config, server, listening))
     return Output({"served": url} if not shell.json else None, ())
+
+
+def book_server(book: Book, token: str, **how: Any) -> BookServer:
+    """A server of a book with MCP at /mcp, as the actor of each request's token. `token` is the owner's for as long as
+    it runs."""
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    from .http.app import BookServer
+    from .mcp.server import build_server
+
+    tools = build_server(lambda context: server.participant_of(context.request))  # type: ignore[arg-type]
+    # Host and Origin are checked in front of it.
+    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    mounted = tools.streamable_http_app(streamable_http_path="/mcp", transport_security=security)
+    lifespan = tools.session_manager.run
+    server = BookServer(
+        book, Admitting(book, token).admit, mounted={"/mcp": mounted}, lifespan=lifespan, **how
+    )
+    return server
 
 
 async def _until_stopped(uvicorn: Any, config: Any, server: BookServer, listening: socket.socket) -> None:

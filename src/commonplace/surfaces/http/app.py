@@ -42,6 +42,7 @@ from ...errors import (
     shown,
 )
 from ...ledger.events import Event
+from ...participant import Participant
 from ...registry import only_reads
 from ...verbs import Verb
 from ...wire import outgoing
@@ -65,6 +66,8 @@ LOCAL = ("localhost", "127.0.0.1", "[::1]")
 KEEP_ALIVE = 15.0
 """After how many seconds without an event a stream says that it is still there."""
 LONGEST_WAIT = 30.0
+EVERY_VERB = "*"
+"""No verb is called so: only a token for all verbs allows it."""
 
 
 class Admission(NamedTuple):
@@ -115,7 +118,26 @@ class BookServer:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         mounted = self._mounted.get(scope.get("path", "").rstrip("/"))
-        await (mounted or self.app)(scope, receive, send)
+        if mounted is None:
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            self._check_place(request)
+            admission = await self._admitted(request)
+            if not admission.allows(EVERY_VERB):
+                raise Denied("this token is for some verbs alone, and this address needs one for all of them")
+            self._rate.take(admission.token)
+        except CommonplaceError as error:
+            await problem(error, _request_id(request))(scope, receive, send)
+            return
+        await mounted(scope, receive, send)
+
+    def participant_of(self, request: Request) -> Participant:
+        """Who makes a request to a mounted application. Raises Unauthorized and Denied."""
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        caller = self._authenticate(token.strip() if kind.lower() == "bearer" else "").caller
+        return self._in_name_of(request, caller).participant(self.book)
 
     @asynccontextmanager
     async def _living(self, _app: Starlette) -> AsyncIterator[None]:
@@ -180,12 +202,16 @@ class BookServer:
         if kind.lower() != "bearer" or not token:
             raise Unauthorized("this server needs a token: send it as `Authorization: Bearer …`")
         admission: Admission = await self._in_thread(lambda: self._authenticate(token.strip()))
+        return admission._replace(caller=self._in_name_of(request, admission.caller))
+
+    @staticmethod
+    def _in_name_of(request: Request, caller: Caller) -> Caller:
+        """The caller, with the actor, scope and run that it asks to act in."""
         reading = header(request, "reads")
-        caller = admission.caller._replace(
+        return caller._replace(
             as_actor=header(request, "actor"), in_scope=header(request, "scope"),
             reading=tuple(named_list(reading or "")), run_id=header(request, "run"),
         )  # fmt: skip
-        return admission._replace(caller=caller)
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         with self._calls.one():

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
@@ -89,7 +89,7 @@ class ChangeFeed(InMemorySubscriptionBus):
                 after = event.position
                 for uri in sorted(changed(event)):
                     if needed.is_set():
-                        _on_the_loop(self._tell, uri)
+                        anyio.from_thread.run(self._tell, uri)
                 if not needed.is_set():
                     return
             after = max(after, head)
@@ -98,7 +98,3 @@ class ChangeFeed(InMemorySubscriptionBus):
         await self.publish(ResourceUpdated(uri=uri))
         for session in list(self._sessions.get(uri, ())):
             await session.send_resource_updated(uri)
-
-
-def _on_the_loop(function: Callable[..., Awaitable[Any]], *args: Any) -> None:
-    anyio.from_thread.run(function, *args)

@@ -157,7 +157,7 @@ class _Handlers:
     def _feed(self, ctx: Request) -> ChangeFeed:
         me = self._find(ctx)
         session = me._session
-        key = repr((session.actor, str(session.scope), session.run))
+        key = repr((session.actor, session.bound, session.run))
         if key not in self._feeds:
             self._feeds[key] = ChangeFeed(me, ctx.lifespan_context)
         return self._feeds[key]
