@@ -130,6 +130,7 @@ def use_everything(book: Book) -> None:
     book.access.grant("ada", role="qa", may_emit=["*"])
     event = book.record("fault.noted", actor="ada", id="labelled", labels={"sensitivity": "private"})
     book.access.relabel(event.id, sensitivity="sensitive", reason="to be careful")
+    book.access.tokens.create("ada", label="laptop")
     for model in ("shared_dict", "cqrs"):
         agents = {"ada": AgentPolicy(may_emit=("*",)), "ben": AgentPolicy()}
         policy = Policy(model=model, sensitive_fields=("key",), agents=agents)

@@ -688,7 +688,7 @@ def test_doctor_tells_what_is_promised_and_what_is_wrong(cli: Cli, monkeypatch: 
     assert report["facts"]["durable"] == "proven"
     assert report["views"]["runs"] >= 1
     assert set(report["versions"]) == {"commonplace", "python", "apsw", "sqlite", "msgspec"}
-    assert set(report["extras"]) == {"postgres", "redis"}
+    assert set(report["extras"]) == {"postgres", "redis", "server"}
     assert report["free"] > 0
     assert report["index"] == {"file": 0, "memory": 0}
     assert cli("search", "word", "--book", "team.db").code == 0

@@ -19,9 +19,7 @@ from commonplace.engines import locate
 from commonplace.testing import Server, postgres_server, valkey_server
 
 
-@pytest.mark.parametrize(
-    "url", ["mysql://host/db", "http://x", "ftp:thing", "", "a\0b", "file:", "s3://bucket"]
-)
+@pytest.mark.parametrize("url", ["mysql://host/db", "ftp:thing", "", "a\0b", "file:", "s3://bucket"])
 def test_a_url_of_no_engine(url: str) -> None:
     with pytest.raises(commonplace.UnknownEngine, match=r"postgresql://"):
         commonplace.open(url)

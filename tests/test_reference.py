@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -155,9 +156,10 @@ def _members(path: str, kind: type) -> list[str]:
     inherited = [base for base in kind.__mro__ if base.__module__.startswith("commonplace")]
     for name in dict.fromkeys(name for base in reversed(inherited) for name in vars(base)):
         member = inspect.getattr_static(kind, name)
-        if name.startswith("_") or (not callable(member) and not isinstance(member, property)):
+        is_property = isinstance(member, property | cached_property)
+        if name.startswith("_") or (not callable(member) and not is_property):
             continue
-        if isinstance(member, property):
+        if is_property:
             text.append(f"- `{path}{name}`: {_text(member) or name}")
         elif isinstance(member, staticmethod | classmethod | type):
             continue

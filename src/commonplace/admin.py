@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,7 @@ class Admin:
     def _index(self) -> BookIndex:
         return self._session.services.index
 
-    @property
+    @cached_property
     def facts(self) -> Facts:
         """What the engine under this book promises."""
         return self._ledger.store.facts

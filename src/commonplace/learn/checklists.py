@@ -15,7 +15,7 @@ from ..documents.document import NOTES, TASKS, DocumentEntry, entries, rendered,
 from ..documents.notes import check_notes
 from ..documents.writing import WriteDocument, WriteDocuments
 from ..errors import BadInput
-from ..ledger.checks import check_text
+from ..ledger.checks import check_each, check_text
 from ..ledger.printing import Listing, Readable, number
 from ..memory.exclusions import excluded
 from ..memory.items import CATEGORIES
@@ -105,6 +105,7 @@ def check_fact(
     `subject` is what the fact is about. `fact` is one or two sentences. `override` is why it is kept although it looks
     like something that is told elsewhere, or names a day."""
     session.check_reads("long_term")
+    citations = tuple(check_each("citations", citations))
     written = WrittenFact(subject, fact, citations, reason, category, override)
     kept = lasting_subject(" ".join(check_text("subject", subject).split()))
     steps = steps_of_fact(session, written, at=at)
@@ -153,7 +154,12 @@ def _classified(written: WrittenFact) -> ChecklistStep:
 
 
 def _wanted(written: WrittenFact, anything: bool) -> ChecklistStep:
-    texts = [written.subject, check_text("fact", written.fact), written.reason, *written.citations]
+    texts = [
+        written.subject,
+        check_text("fact", written.fact),
+        written.reason,
+        *check_each("citations", written.citations),
+    ]
     if secrets := kinds_of_secrets([text for text in texts if isinstance(text, str)]):
         says = f"it holds a secret ({', '.join(secrets)}): keep that in a vault, and say where"
         return ChecklistStep("exclusions", "fail", says)
