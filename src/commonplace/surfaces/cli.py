@@ -51,6 +51,8 @@ TOP = {
     "validate": ("List what is wrong with a workflow's files.", "running:validate"),
     "resume": ("All that is needed to go on with a task.", "learn.resume"),
     "inbox": ("All that waits for a person.", "inbox"),
+    "mcp-install": ("Set up an MCP client for the book.", "clients:install"),
+    "hook": ("Answer a hook of a coding agent.", "hooks:hook"),
 }
 """The everyday commands: what `--help` says of each, and where it is."""
 
@@ -405,7 +407,20 @@ def main() -> None:
         code = error.exit_code
     except click.Abort:
         code = 130
+    if _command_of(words) == "hook":
+        code = 0  # a host takes other codes for an order: 2 would keep it from stopping
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _command_of(words: list[str]) -> str | None:
+    """The first word that is neither an option nor the value of one."""
+    takes_value = {flag for _, flag, metavar, _ in COMMON if metavar is not None}
+    before = ""
+    for word in words:
+        if not word.startswith("-") and before not in takes_value:
+            return word
+        before = "" if before in takes_value else word
+    return None
 
 
 def _is_text(word: str) -> bool:
