@@ -36,7 +36,7 @@ MOST_TRANSCRIPT = 400_000
 MOST_MESSAGES = 100
 MOST_LOG = 256_000
 """Bytes after which the log of hooks begins anew."""
-RESUME, DIGEST, SUMMARY = 4_000, 2_400, 3_000
+RESUME, BRIEF, SUMMARY = 4_000, 2_400, 3_000
 """Characters of the parts that a session starts with. Hosts cut what is longer than 10,000."""
 
 
@@ -123,9 +123,9 @@ def _session_start(me: Participant, asked: dict[str, Any]) -> Iterator[str]:
         each.name for each in me.threads.list()
     }:
         yield me.learn.compact(thread=_thread_of(me, asked), task=task or None, max_chars=SUMMARY).text
-    digest = me.digest(task.replace("-", " "), max_chars=DIGEST, receipt=False)
-    if digest.item_ids:
-        yield str(digest)
+    known = me.prompt(task.replace("-", " "), parts=("long_term", "digest"), max_chars=BRIEF, receipt=False)
+    if "<memory " in str(known):  # there is a block, so something is remembered
+        yield str(known)
 
 
 def _pre_compact(me: Participant, asked: dict[str, Any]) -> Iterator[str]:
