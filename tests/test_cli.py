@@ -172,6 +172,7 @@ def test_every_command_has_been_asked_for_json() -> None:
         "demo",
         "serve",
         "mcp",
+        "learn hook",
         "mirror watch",
     ]
 

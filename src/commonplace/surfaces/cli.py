@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -88,7 +89,10 @@ GROUPS = {
             "learn.board.post": None, "learn.board.read": None, "learn.digests.fetch": None,
             "learn.register_tool": None, "learn.resume": None,
         },
-        {"reflect": "learning:reflect", "promote": "learning:promote", "compact": "learning:compact"},
+        {
+            "reflect": "learning:reflect", "promote": "learning:promote", "compact": "learning:compact",
+            "hook": "hooks:hook",
+        },
     ),
     "mirror": Group(
         "The memory as markdown that people edit.",
@@ -418,6 +422,8 @@ def main() -> None:
         code = error.exit_code
     except click.Abort:
         code = 130
+    if ("learn", "hook") in pairwise(words):
+        code = 0  # a host takes other codes for an order: 2 would keep it from stopping
     sys.exit(code if isinstance(code, int) else 0)
 
 

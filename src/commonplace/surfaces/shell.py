@@ -25,6 +25,7 @@ import msgspec
 from ..access.rights import OWNER
 from ..book import Book
 from ..book import open as open_book
+from ..engines.contract import TIMEOUT
 from ..errors import BadInput, BookNotFound, CommonplaceError, Denied, NotABook
 from ..ledger.checks import iso
 from ..ledger.ledger import Progress
@@ -71,7 +72,13 @@ class Shell:
         self._books: dict[str, Book] = {}
 
     def open(
-        self, url: str | None = None, *, name: str | None = None, create: bool = False, mirrored: bool = False
+        self,
+        url: str | None = None,
+        *,
+        name: str | None = None,
+        create: bool = False,
+        mirrored: bool = False,
+        timeout: float = TIMEOUT,
     ) -> Book:
         """A book that stays open until the answer is printed. Only with `mirrored`, for commands that write memory, is
         its markdown taken in and written with it: a command that reads touches no file. Raises BookNotFound that says
@@ -83,7 +90,13 @@ class Shell:
             raise NotABook(f"{Path(url).parent} is a link: name the book that it leads to with --book")
         try:
             book = self._open.enter_context(
-                open_book(url, name=name, create=create, mirror=self._mirror_of(url) if mirrored else False)
+                open_book(
+                    url,
+                    name=name,
+                    create=create,
+                    mirror=self._mirror_of(url) if mirrored else False,
+                    timeout=timeout,
+                )
             )
             return self._books.setdefault(url, book)
         except BookNotFound:

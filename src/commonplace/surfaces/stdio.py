@@ -5,17 +5,39 @@ from __future__ import annotations
 from ..errors import BadInput, MissingExtra, shown
 from ..participant import acting
 from ..version import install_hint
+from . import clients
 from .shell import Output, Shell
 
 
 def mcp(
-    shell: Shell, *, tools: str | None = None, compat: str | None = None, run: str | None = None
+    shell: Shell,
+    *,
+    tools: str | None = None,
+    compat: str | None = None,
+    run: str | None = None,
+    install: str | None = None,
+    hooks: bool = False,
+    print_only: bool = False,
+    name: str = "commonplace",
 ) -> Output:
-    """Serve the book to a model over stdio, as an MCP server. `--as` and `--scope` say who acts, and where.
+    """Serve the book to a model over stdio, as an MCP server. `--as` and `--scope` say who acts, and where. With
+    `--install`, set up a client to start this server: its configuration is printed, and for claude-code,
+    claude-desktop, cursor and codex also written, with a copy of what was there beside it.
 
     `tools` are groups of further tools, with commas: memory, work, documents, learn, admin. `compat` is server-memory,
     for the nine tools of the reference memory server in place of ours. `run` is the run that the actor is an agent of.
-    """
+    `install` is the client to set up: claude-code, claude-desktop, cursor, codex, vscode, gemini or zed, which acts
+    under that name unless `--as` says another. `hooks` is whether to set up the hooks of claude-code, too. `print_only`
+    is whether to print the configuration and write nothing. `name` is what the client calls the server: give another
+    for each book."""
+    if compat not in (None, "server-memory"):
+        raise BadInput(f"there is no compatibility with {shown(compat)}: server-memory is the one there is")
+    if install is not None:
+        given = {"--tools": tools, "--compat": compat, "--run": run}
+        options = [word for option, value in given.items() if value is not None for word in (option, value)]
+        return clients.install(shell, install, options, print_only=print_only, hooks=hooks, name=name)
+    if hooks or print_only:
+        raise BadInput("--hooks and --print-only are for setting up a client: name it with --install")
     try:
         import anyio
         from mcp.server.stdio import stdio_server
@@ -25,8 +47,6 @@ def mcp(
         raise MissingExtra(
             f"an MCP server needs {missing.name}, which is not installed: {install_hint('server')}"
         ) from None
-    if compat not in (None, "server-memory"):
-        raise BadInput(f"there is no compatibility with {shown(compat)}: server-memory is the one there is")
     book = shell.open(mirrored=True)
     me = acting(book, shell.actor, run, shell.scope)
     server = build_server(lambda _context: me, groups=tools.split(",") if tools else (), compat=compat)

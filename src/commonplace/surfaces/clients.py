@@ -1,0 +1,334 @@
+"""Setting up the programs that talk to a book over MCP: what their configuration says, and writing it for some of them.
+
+A client's file belongs to its user. So only our own entry in it changes, a backup is written first, and a file that we
+could not write back as it was (comments in JSON, damaged text) is refused and stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..access.rights import OWNER
+from ..errors import BadInput, shown
+from ..files.safe import PRIVATE, SHARED, Folder
+from . import health
+from .draw import clean
+from .places import public
+from .shell import Output, Shell
+
+BOOK = "COMMONPLACE_BOOK"
+"""The variable that names a book whose URL holds a password."""
+HOOKS = {"SessionStart": "session-start", "PreCompact": "pre-compact", "Stop": "stop"}
+"""The events of Claude Code that we answer, and our commands for them."""
+HOOK_SECONDS = 10
+"""How long a host waits for a hook, which ends by itself after half of that."""
+
+
+class ConfigFile(NamedTuple):
+    """A client's configuration file: a folder that is trusted, and the file's path below it."""
+
+    folder: Path
+    path: str
+    mode: int = SHARED
+
+    def __str__(self) -> str:
+        return str(self.folder / self.path)
+
+
+class Client(NamedTuple):
+    """How one client is configured."""
+
+    file: Callable[[], ConfigFile]
+    key: str
+    """Under which name the file lists MCP servers."""
+    variable: str | None
+    """How the file refers to an environment variable; None: it cannot."""
+    writes: bool = False
+    fixed: Mapping[str, Any] = {}
+    """What an entry says besides the command."""
+
+
+def _project(path: str) -> Callable[[], ConfigFile]:
+    def place() -> ConfigFile:
+        here = Path.cwd()
+        return ConfigFile(next((up for up in (here, *here.parents) if (up / ".git").exists()), here), path)
+
+    return place
+
+
+def _desktop() -> ConfigFile:
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Application Support"
+    else:
+        base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return ConfigFile(base, "Claude/claude_desktop_config.json", PRIVATE)
+
+
+def _codex() -> ConfigFile:
+    return ConfigFile(Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex"), "config.toml", PRIVATE)
+
+
+def _zed() -> ConfigFile:
+    base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return ConfigFile(base / "zed", "settings.json", PRIVATE)
+
+
+CLIENTS = {
+    "claude-code": Client(_project(".mcp.json"), "mcpServers", f"${{{BOOK}}}", True, {"type": "stdio"}),
+    "claude-desktop": Client(_desktop, "mcpServers", None, True),
+    "cursor": Client(_project(".cursor/mcp.json"), "mcpServers", f"${{env:{BOOK}}}", True),
+    "codex": Client(_codex, "mcp_servers", BOOK, True),
+    "vscode": Client(_project(".vscode/mcp.json"), "servers", f"${{env:{BOOK}}}", fixed={"type": "stdio"}),
+    "gemini": Client(_project(".gemini/settings.json"), "mcpServers", f"${BOOK}"),
+    "zed": Client(_zed, "context_servers", None),
+}
+
+
+def install(
+    shell: Shell,
+    client: str,
+    options: Sequence[str] = (),
+    *,
+    print_only: bool = False,
+    hooks: bool = False,
+    name: str = "commonplace",
+) -> Output:
+    """Set up a client so that it starts `commonplace mcp` with these options for the book."""
+    how = CLIENTS.get(client)
+    if how is None:
+        raise BadInput(f"--install {shown(client)} is not known: name one of {', '.join(CLIENTS)}")
+    if hooks and client != "claude-code":
+        raise BadInput(f"--hooks are for claude-code, and {client} has none: leave --hooks out")
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        raise BadInput(f"--name {shown(name)} is no name of a server: use up to 64 letters, digits, - and _")
+    secret = public(shell.url) != shell.url
+    if secret and how.variable is None:
+        raise BadInput(
+            f"the URL of the book holds a password, which {client} would keep in a plain file: leave it out of the URL "
+            "(PostgreSQL reads it from ~/.pgpass)"
+        )
+    command = program(shell, client, secret)
+    entry = {**how.fixed, "command": command[0], "args": [*command[1:], "mcp", *options]}
+    if secret and client == "codex":
+        entry["env_vars"] = [BOOK]
+    elif secret:
+        entry["env"] = {BOOK: how.variable}
+    place, writes = how.file(), how.writes and not print_only
+    text = _in_toml(name, entry) if client == "codex" else _as_json({how.key: {name: entry}})
+    with_entry = _toml_with if client == "codex" else _json_with
+    changes = [(place, text, partial(with_entry, key=how.key, name=name, entry=entry))]
+    if hooks:
+        settings = _project(".claude/settings.json")()
+        hooked = {event: shlex.join([*command, "learn", "hook", ours]) for event, ours in HOOKS.items()}
+        changes.append((settings, _hooks_with("", hooked), partial(_hooks_with, commands=hooked)))
+    # All of them are worked out before the first is written: a file that is refused leaves the others as they are.
+    planned = [
+        (place, text, *(_planned(place, change) if writes else ("", ""))) for place, text, change in changes
+    ]
+    report, human = [], list[str]()
+    for place, text, before, after in planned:
+        backup = None
+        if writes and after != before:
+            backup = _write(place, before, after)
+            human += [f"wrote {place}", *([f"what was there is in {backup}"] if backup else [])]
+        elif writes:
+            human += [f"{place} is set up already: nothing was changed"]
+        else:  # to be copied, so no line of it is wrapped
+            human += [f"add this to {place}:", *map(_unwrapped, text.rstrip().split("\n"))]
+        report.append({"file": str(place), "changed": after != before, "backup": backup, "config": text})
+    if secret:
+        human += [f"the URL has a password, so it is not in the file: set {BOOK} where you start {client}"]
+    local = health.place_of(shell.url)
+    if local is not None and not local.exists():
+        human += [f"there is no book at {local} yet: `{shell.next_command('init')}` creates it"]
+    return Output({"client": client, "name": name, "written": writes, "files": report}, human)
+
+
+def _unwrapped(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" "))] + clean(line)
+
+
+def program(shell: Shell, client: str, secret: bool) -> list[str]:
+    """This installation's command with the options that say which book, and who acts."""
+    beside = Path(sys.executable).with_name("commonplace")
+    found = str(beside) if beside.exists() else shutil.which("commonplace")
+    words = [sys.executable, "-m", "commonplace"] if found is None else [str(Path(found).absolute())]
+    if not secret:
+        local = health.place_of(shell.url)
+        prefix = "file:" if shell.url.startswith("file:") else ""
+        words += ["--book", shell.url if local is None else f"{prefix}{local.absolute()}"]
+    words += ["--as", client if shell.actor == OWNER else shell.actor]
+    return words if shell.scope is None else [*words, "--scope", shell.scope]
+
+
+# files
+
+
+def _planned(place: ConfigFile, change: Callable[[str], str]) -> tuple[str, str]:
+    """What a file says, and what it shall say."""
+    try:
+        raw = Folder(place.folder.resolve()).read(place.path)
+        before = "" if raw is None else raw.decode()
+        return before, change(before)
+    except (ValueError, RecursionError) as error:  # a typed error that says why, or what a parser says
+        raise BadInput(
+            f"{place} was left as it is: {error}. Put it right, or add what --print-only prints by hand"
+        ) from None
+
+
+def _write(place: ConfigFile, before: str, after: str) -> str | None:
+    """Put a file in place, and answer where the one before is, if there was one."""
+    place.folder.mkdir(parents=True, exist_ok=True)
+    folder, backup = Folder(place.folder.resolve()), None
+    there = folder.stat(place.path)
+    if there is not None:
+        names = (f"{place.path}.backup-{number}" for number in range(1, 10_000))
+        backup = next(name for name in names if folder.stat(name) is None)
+        folder.write(backup, before.encode(), like=there)
+    folder.write(place.path, after.encode(), place.mode, like=there)
+    return None if backup is None else str(place.folder / backup)
+
+
+# JSON
+
+
+def _as_json(document: object, like: str = "") -> str:
+    """JSON in the manner of the text that it replaces: its indent, its ends of lines, whether it is ASCII."""
+    indent = re.search(r'\n([ \t]+)"', like)
+    text = json.dumps(
+        document,
+        indent=indent[1] if indent else 2,
+        ensure_ascii=bool(like) and like.isascii(),
+        allow_nan=False,
+    )
+    text += "\n" if not like or like.endswith("\n") else ""
+    return text.replace("\n", "\r\n") if "\r\n" in like else text
+
+
+def _read_json(text: str) -> dict[str, Any]:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError("it has a key twice, and one of the two would be lost")
+        return dict(pairs)
+
+    try:
+        document = json.loads(text, object_pairs_hook=once) if text.strip() else {}
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not plain JSON ({error}); comments would be lost") from None
+    return _table(document, "the file")
+
+
+def _table(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is not an object")  # noqa: TRY004  about a file
+    return value
+
+
+def _json_with(before: str, key: str, name: str, entry: Mapping[str, Any]) -> str:
+    document = _read_json(before)
+    servers = _table(document.get(key, {}), key)
+    old = _table(servers.get(name, {}), f"{key}.{name}")
+    new = {**old, **entry}
+    if "env" in entry:
+        new["env"] = {**_table(old.get("env", {}), "env"), **entry["env"]}
+    return before if new == old else _as_json({**document, key: {**servers, name: new}}, before)
+
+
+def _hooks_with(before: str, commands: Mapping[str, str]) -> str:
+    """Settings with our hooks: each is added once, and replaced where an earlier one is."""
+    document = _read_json(before)
+    hooks = dict(_table(document.get("hooks", {}), "hooks"))
+    changed = False
+    for event, command in commands.items():
+        ours = re.compile(rf"\bcommonplace\b.* hook {HOOKS[event]}$")
+        handler = {"type": "command", "command": command, "timeout": HOOK_SECONDS}
+        groups = hooks.get(event, [])
+        if not isinstance(groups, list):
+            raise ValueError(f"hooks.{event} is not a list")  # noqa: TRY004  about a file
+        found = [
+            (group["hooks"], place)
+            for group in groups
+            if isinstance(group, dict) and isinstance(group.get("hooks"), list)
+            for place, each in enumerate(group["hooks"])
+            if isinstance(each, dict) and ours.search(str(each.get("command")))
+        ]
+        for handlers, place in found[:1]:
+            changed |= handlers[place].get("command") != command
+            handlers[place] = {**handler, **handlers[place], "command": command}
+        if not found:
+            hooks[event], changed = [*groups, {"hooks": [handler]}], True
+    return _as_json({**document, "hooks": hooks}, before) if changed else before
+
+
+# TOML: our own table is changed as text, because no parser of the standard library keeps comments
+
+
+def _in_toml(name: str, entry: Mapping[str, Any]) -> str:
+    return "\n".join([f"[mcp_servers.{name}]", *_toml_lines(entry), ""])
+
+
+def _toml_lines(entry: Mapping[str, Any]) -> list[str]:
+    """Strings and lists of strings are the same in JSON and in TOML."""
+    return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
+
+
+def _toml_with(before: str, key: str, name: str, entry: Mapping[str, Any]) -> str:
+    document = tomllib.loads(before)
+    servers = _table(document.get(key, {}), key)
+    old = _table(servers.get(name, {}), f"{key}.{name}")
+    if "env_vars" in entry:
+        entry = {**entry, "env_vars": list(dict.fromkeys([*old.get("env_vars", ()), *entry["env_vars"]]))}
+    new = {**old, **entry}
+    if new == old:
+        return before
+    rows = before.splitlines(keepends=True)
+    end = "\r\n" if "\r\n" in before else "\n"
+    written = [line + end for line in _toml_lines(entry)]
+    header = re.compile(rf"""\s*\[\s*{key}\s*\.\s*["']?{name}["']?\s*\]\s*(#.*)?$""")
+    start = next((number for number, row in enumerate(rows) if header.match(row)), None)
+    if start is None:
+        gap = [] if not rows else [end] if rows[-1].endswith("\n") else [end, end]
+        after = "".join([*rows, *gap, f"[{key}.{name}]{end}", *written])
+    else:
+        after = "".join([*rows[: start + 1], *written, *_without(rows[start + 1 :], entry)])
+    # What was meant, and nothing else, must be what a parser reads: a text that only looks like our table (inside a
+    # string of several lines, as an inline table) is not changed.
+    try:
+        right = tomllib.loads(after) == {**document, key: {**servers, name: new}}
+    except tomllib.TOMLDecodeError:
+        right = False
+    if not right:
+        raise ValueError(f"the table {key}.{name} is written in a way that cannot be changed safely")
+    return after
+
+
+def _without(rows: list[str], keys: Mapping[str, Any]) -> list[str]:
+    """The lines after the header of a table, without those of some of its keys, which may take several lines."""
+    kept, number = list[str](), 0
+    while number < len(rows) and not re.match(r"\s*\[", rows[number]):
+        key = re.match(r"""\s*["']?(\w+)["']?\s*=""", rows[number])
+        length = _lines_of_value(rows[number:]) if key and key[1] in keys else 0
+        kept += [] if length else rows[number : number + 1]
+        number += length or 1
+    return kept + rows[number:]
+
+
+def _lines_of_value(rows: list[str]) -> int:
+    """How many lines the key and value take that begin here."""
+    for count in range(1, len(rows) + 1):
+        try:
+            tomllib.loads("".join(rows[:count]))
+            return count
+        except tomllib.TOMLDecodeError:
+            continue
+    return 1

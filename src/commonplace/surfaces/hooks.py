@@ -1,0 +1,222 @@
+"""What a coding agent calls at its own moments: when a session starts, before it compacts, when it stops.
+
+A hook never fails its host. It ends within a deadline and with exit code 0, and what went wrong stands on stderr and in
+a log beside the book. A book that is not there is not created; one that is locked is left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ..errors import BadInput, BookNotFound, CommonplaceError, shown
+from ..files.safe import Folder, access_of, open_private
+from ..participant import Participant
+from . import health
+from .draw import clean
+from .places import public
+from .shell import Output, Shell
+
+DEADLINE = 5.0
+"""Seconds after which a hook ends, whatever it waits for."""
+LOCKED = 2.0
+"""Seconds to wait for the lock of the book."""
+MOST_INPUT = 1_000_000
+"""Bytes of standard input that are read. Hosts send less than a thousand."""
+MOST_TRANSCRIPT = 400_000
+"""Bytes at the end of a transcript that are read."""
+MOST_MESSAGES = 100
+MOST_LOG = 256_000
+"""Bytes after which the log of hooks begins anew."""
+RESUME, BRIEF, SUMMARY = 4_000, 2_400, 3_000
+"""Characters of the parts that a session starts with. Hosts cut what is longer than 10,000."""
+
+
+def hook(shell: Shell, event: str, *, seconds: float = DEADLINE) -> Output:
+    """Answer a hook of a coding agent, which sends JSON on standard input. session-start prints what the agent needs to
+    go on with the active task, pre-compact saves the end of the conversation in the book, and stop adds a line to the
+    day's log. Ends with exit code 0, whatever happens; what went wrong is on stderr and in hooks.log beside the book.
+
+    `event` is session-start, pre-compact or stop. `seconds` is how long it takes at most."""
+    parts = list[str]()
+    over = threading.Timer(seconds, _give_up, (shell, event, seconds, parts))
+    over.daemon = True
+    over.start()
+    try:
+        answer = _answered(shell, event, parts)
+    except BookNotFound as error:  # nothing to remember yet, and nothing is created
+        print(f"commonplace: {clean(str(error))}", file=sys.stderr)
+        answer = ""
+    except CommonplaceError as error:
+        _report(shell, event, str(error))
+        answer = _context(event, parts)
+    except Exception as error:  # noqa: BLE001  reported: an error of ours must not stop the host
+        _report(shell, event, "".join(traceback.format_exception_only(error)).strip())
+        answer = _context(event, parts)
+    over.cancel()
+    return Output(json.loads(answer) if answer else {}, [answer] if answer else [])
+
+
+def _answered(shell: Shell, event: str, parts: list[str]) -> str:
+    asked = _input()
+    if event not in DO:
+        raise BadInput(f"event {shown(event)} is not known: name one of {', '.join(DO)}")
+    shell.open(timeout=LOCKED)
+    for part in DO[event](shell.acting(), asked):
+        parts.append(part)  # noqa: PERF402  one by one, for when time is up
+    return _context(event, parts)
+
+
+def _context(event: str, parts: list[str]) -> str:
+    """What the host adds to the context of its agent."""
+    if event != "session-start" or not parts:
+        return ""
+    more = {"hookEventName": "SessionStart", "additionalContext": "\n\n".join(parts)}
+    return json.dumps({"hookSpecificOutput": more})
+
+
+def _input() -> dict[str, Any]:
+    """What the host sent. Raises BadInput for what is not one JSON object of a usual size."""
+    raw = sys.stdin.buffer.read(MOST_INPUT + 1)
+    try:
+        asked = json.loads(raw) if len(raw) <= MOST_INPUT else None
+    except (ValueError, RecursionError):
+        asked = None
+    if not isinstance(asked, dict):
+        raise BadInput(f"standard input is not one JSON object of up to {MOST_INPUT:,} bytes")
+    return asked
+
+
+def _session_of(asked: dict[str, Any]) -> str:
+    id = asked.get("session_id")
+    return id if isinstance(id, str) and id.isprintable() and 0 < len(id) <= 100 else "unknown"
+
+
+def _thread_of(me: Participant, asked: dict[str, Any]) -> str:
+    return f"session {_session_of(asked)} of {getattr(me, 'name', 'the owner')}"
+
+
+# what is done
+
+
+def _session_start(me: Participant, asked: dict[str, Any]) -> Iterator[str]:
+    """The active task as far as it came, and what is remembered about it; after a compaction, also what the
+    conversation before it must not lose. All of it is rendered as data."""
+    from ..learn.note_lines import objective_of
+
+    task = objective_of(me.documents.notes())
+    if task:
+        yield me.learn.resume(task, max_chars=RESUME).text
+    else:
+        started = me.learn.context_start(max_chars=RESUME)
+        if started.read or started.files:
+            yield started.text
+    if asked.get("source") == "compact" and _thread_of(me, asked) in {
+        each.name for each in me.threads.list()
+    }:
+        yield me.learn.compact(thread=_thread_of(me, asked), task=task or None, max_chars=SUMMARY).text
+    known = me.prompt(task.replace("-", " "), parts=("long_term", "digest"), max_chars=BRIEF, receipt=False)
+    if known.parts.get("long_term") or (known.digest is not None and known.digest.item_ids):
+        yield str(known)
+
+
+def _pre_compact(me: Participant, asked: dict[str, Any]) -> Iterator[str]:
+    """The end of the conversation goes to a thread of the book, and the results of the turn to the day's log."""
+    from ..learn.note_lines import objective_of
+
+    messages = _messages(asked.get("transcript_path"))
+    if messages:
+        task = objective_of(me.documents.notes())
+        me.learn.compact(messages, thread=_thread_of(me, asked), task=task or None)
+    yield from ()
+
+
+def _stop(me: Participant, asked: dict[str, Any]) -> Iterator[str]:
+    """A line of the day's log for each session and day: a host calls this after each answer."""
+    text = f"Session {_session_of(asked)} answered."
+    day = datetime.now(UTC).date().isoformat()
+    key = f"{getattr(me, 'name', '')} {day} {text}"
+    me.documents.log(text, id=f"hook-stop-{hashlib.sha256(key.encode()).hexdigest()[:24]}")
+    yield from ()
+
+
+DO = {"session-start": _session_start, "pre-compact": _pre_compact, "stop": _stop}
+
+
+def _messages(path: object) -> list[dict[str, Any]]:
+    """What the user and the agent said at the end of a transcript, each with its id. What tools returned is left out:
+    it is long, and anybody may have written it."""
+    if path is None:
+        return []
+    if not isinstance(path, str) or "\0" in path or not Path(path).is_absolute():
+        raise BadInput(f"transcript_path {shown(path)} is not an absolute path")
+    file = Path(path)
+    fd = Folder(file.parent.resolve()).open(file.name)
+    if fd is None:
+        return []
+    with open(fd, "rb") as transcript:
+        size = transcript.seek(0, os.SEEK_END)
+        transcript.seek(max(0, size - MOST_TRANSCRIPT))
+        rows = transcript.read(MOST_TRANSCRIPT).split(b"\n")
+    return [message for row in rows if (message := _message(row)) is not None][-MOST_MESSAGES:]
+
+
+def _message(row: bytes) -> dict[str, Any] | None:
+    """One line of a transcript; None for one that was cut off, or is about something else."""
+    try:
+        entry = json.loads(row)
+        message = entry["message"]
+        role, content, id = message["role"], message["content"], entry["uuid"]
+        texts = (
+            [content] if isinstance(content, str) else [p["text"] for p in content if p.get("type") == "text"]
+        )
+        text = "\n".join(texts).strip()
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        return None
+    if role not in ("user", "assistant") or not isinstance(id, str) or not text:
+        return None
+    return {"role": role, "content": text, "id": id}
+
+
+# what went wrong
+
+
+def _give_up(shell: Shell, event: str, seconds: float, parts: list[str]) -> None:
+    """End the process, whatever it waits for. What was found out so far is printed; a book survives that, as it does a
+    kill."""
+    try:
+        _report(shell, event, f"it took more than {seconds:g} seconds, and was ended")
+        print(_context(event, parts), flush=True)
+    finally:
+        os._exit(0)
+
+
+def _report(shell: Shell, event: str, problem: str) -> None:
+    """Say it on stderr, and add it to the log beside a local book that is there."""
+    line = clean(f"hook {event}: {public(problem)}")[:1_000].replace("\n", " ")
+    try:
+        print(f"commonplace: {line}", file=sys.stderr, flush=True)
+        place = health.place_of(shell.url)
+        if place is None or not place.exists():
+            return
+        log = (
+            place.with_name("hooks.log")
+            if place.suffix == ".db"
+            else place.with_name(f"{place.name}.hooks.log")
+        )
+        fresh = log.exists() and log.stat().st_size > MOST_LOG
+        flags = os.O_WRONLY | os.O_APPEND | (os.O_TRUNC if fresh else 0)
+        with open(
+            open_private(log, flags, access_of(place)), "w", encoding="utf-8", errors="replace"
+        ) as file:
+            file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line}\n")
+    except (OSError, CommonplaceError) as error:
+        sys.stderr.write(f"commonplace: the log of hooks cannot be written: {clean(str(error))}\n")
