@@ -306,7 +306,8 @@ class RunFailed(CommonplaceError):
 
 
 class OutcomeUnknown(CommonplaceError):
-    """The store failed at the moment of commit. `ids` are the events whose fate is open.
+    """A write may or may not have taken effect: the store failed while committing, or a server did not answer. `ids`
+    are the events in question, if they are known.
 
     Ask `book.event(id)` after the trouble has passed, or send the same ids again: what had landed
     answers as the first time, what had not is recorded now.
@@ -317,11 +318,12 @@ class OutcomeUnknown(CommonplaceError):
 
     def __init__(self, ids: Sequence[str], cause: str) -> None:
         shown = ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
-        super().__init__(
-            f"the store failed while committing ({cause}), so the write may or may not have landed. "
-            f"Look the event up with book.event(id), or record it again with the same id"
-            + (f": {shown}" if ids else "")
+        look = (
+            f"Look the event up with book.event(id), or record it again with the same id: {shown}"
+            if ids
+            else "Look whether it did before you repeat it"
         )
+        super().__init__(f"the write may or may not have taken effect ({cause}). {look}")
         self.ids = tuple(ids)
         self.cause = cause
 

@@ -9,10 +9,12 @@ request: who, what, the status and the time, and nothing of the content.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from hashlib import sha256
 from itertools import islice
@@ -22,6 +24,7 @@ from uuid import UUID, uuid4, uuid5
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -35,7 +38,9 @@ from ...errors import (
     Conflict,
     Denied,
     EngineUnavailable,
+    NotFound,
     OutcomeUnknown,
+    Stale,
     TooLarge,
     TooManyRequests,
     Unauthorized,
@@ -114,6 +119,7 @@ class BookServer:
                 Route("/v1/{path:path}", self._guarded(self._verb), methods=["GET", "POST"]),
             ],
             lifespan=self._living,
+            exception_handlers={HTTPException: self._no_route},
         )
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -122,16 +128,24 @@ class BookServer:
             await self.app(scope, receive, send)
             return
         request = Request(scope, receive)
+        line = LogLine(request)
         try:
             self._check_place(request)
             admission = await self._admitted(request)
+            line.admission = admission
             if not admission.allows(EVERY_VERB):
                 raise Denied("this token is for some verbs alone, and this address needs one for all of them")
             self._rate.take(admission.token)
         except CommonplaceError as error:
-            await problem(error, _request_id(request))(scope, receive, send)
+            await self._finished(line, problem(error, line.id))(scope, receive, send)
             return
-        await mounted(scope, receive, send)
+
+        async def noted(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                line.write(message["status"])
+            await send(message)
+
+        await mounted(scope, receive, noted)
 
     def participant_of(self, request: Request) -> Participant:
         """Who makes a request to a mounted application. Raises Unauthorized and Denied."""
@@ -159,32 +173,43 @@ class BookServer:
         """A handler behind the checks that every route has, with a line in the log and errors as problems."""
 
         async def handle(request: Request) -> Response:
-            id, begun, who = _request_id(request), monotonic(), "-"
+            line = LogLine(request)
             try:
                 self._check_place(request)
-                admission = await self._admitted(request)
-                who = f"{admission.caller.actor} token={admission.token}"
-                self._rate.take(admission.token)
-                answer = await handler(request, admission)
+                line.admission = await self._admitted(request)
+                self._rate.take(line.admission.token)
+                answer = await handler(request, line.admission)
             except CommonplaceError as error:
-                answer = problem(error, id)
+                answer = problem(error, line.id)
             except ClientDisconnect:
                 answer = Response(status_code=499)
             except Exception as error:
-                log.exception("request=%s failed", id)
-                answer = problem(_Failed(f"the server failed: {type(error).__name__}; see its log"), id)
-            answer.headers["X-Request-Id"] = id
-            answer.headers["Cache-Control"] = "no-store"
-            answer.headers["X-Content-Type-Options"] = "nosniff"
-            answer.headers["Commonplace-Instance"] = self.instance
-            log.info(
-                "request=%s method=%s path=%s status=%d ms=%d actor=%s",
-                id, request.method, _logged(request.url.path), answer.status_code,
-                (monotonic() - begun) * 1000, _logged(who),
-            )  # fmt: skip
-            return answer
+                log.exception("request=%s failed", line.id)
+                answer = problem(_Failed(f"the server failed: {type(error).__name__}; see its log"), line.id)
+            return self._finished(line, answer)
 
         return handle
+
+    async def _no_route(self, request: Request, error: Exception) -> Response:
+        """What is answered where there is no route, or not with this method."""
+        assert isinstance(error, HTTPException)
+        line = LogLine(request)
+        if error.status_code == 405:
+            told: CommonplaceError = BadMethod(f"{request.method} is not served here: use {_allowed(error)}")
+        else:
+            told = NotFound("there is nothing at this address: /openapi.json lists what there is")
+        answer = problem(told, line.id)
+        answer.headers.update(error.headers or {})
+        return self._finished(line, answer)
+
+    def _finished(self, line: LogLine, answer: Response) -> Response:
+        """An answer with the headers that all have, once it is in the log."""
+        answer.headers["X-Request-Id"] = line.id
+        answer.headers["Cache-Control"] = "no-store"
+        answer.headers["X-Content-Type-Options"] = "nosniff"
+        answer.headers["Commonplace-Instance"] = self.instance
+        line.write(answer.status_code)
+        return answer
 
     def _check_place(self, request: Request) -> None:
         """Raises Denied for a Host that is not ours, which a page that rebinds a name would send, and for a page of
@@ -267,10 +292,15 @@ class BookServer:
                 raise BadInput(f"{'.'.join(verb.path)} has no version to compare: leave If-Match out")
             arguments.setdefault("if_position", position_in(tag))
         key = request.headers.get("idempotency-key")
-        if key is None or only_reads(verb):
-            answer = await self._called(request, admission, verb, arguments)
-        else:
-            answer = await self._once(request, admission, verb, arguments, key, body)
+        try:
+            if key is None or only_reads(verb):
+                answer = await self._called(request, admission, verb, arguments)
+            else:
+                answer = await self._once(request, admission, verb, arguments, key, body)
+        except Stale as stale:
+            if tag:
+                stale.status = 412  # what HTTP says of an If-Match that does not hold
+            raise
         etag = etag_of(answer)
         if etag is None or not only_reads(verb):
             return response(request, answer)
@@ -355,20 +385,16 @@ class BookServer:
         timeout = given.pop("timeout", None)
         # Whatever is wrong with the call is said before the stream begins.
         await self._in_thread(
-            lambda: list(
-                call_for(self.book, admission.caller, verb, {**given, "after": self.book.head, "timeout": 0})
-            )
+            lambda: next(call_for(self.book, admission.caller, verb, {**given, "timeout": 0}), None)
         )
         if given.get("after") is None:
             given["after"] = await self._in_thread(lambda: self.book.head)
         slot = self._streams.one()
         slot.__enter__()
-        stream = self._streamed(request, admission, given, timeout, slot)
-        headers = {"X-Accel-Buffering": "no"}
-        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+        return EventStream(self._streamed(request, admission, given, timeout), slot)
 
     async def _streamed(
-        self, request: Request, admission: Admission, given: dict[str, Any], timeout: float | None, slot: Any
+        self, request: Request, admission: Admission, given: dict[str, Any], timeout: float | None
     ) -> AsyncIterator[bytes]:
         """Events as they are committed. The id of each is its position. The token and the rights are looked up anew for
         every page, so that what is revoked ends the stream."""
@@ -404,8 +430,6 @@ class BookServer:
         except CommonplaceError as error:
             data = msgspec.json.encode(msgspec.to_builtins(error.as_dict(), enc_hook=str)).decode()
             yield f"event: error\ndata: {data}\n\n".encode()
-        finally:
-            slot.__exit__(None, None, None)
 
     async def _grown(self, news: Any, reached: int, seconds: float) -> bool:
         """Whether the book has grown beyond a position, within so many seconds. A server that closes does not wait."""
@@ -465,6 +489,20 @@ class BookServer:
         return response(request, {"head": head})
 
 
+class EventStream(StreamingResponse):
+    """A stream of events, which has a slot until it ends, also where the client leaves before the first event."""
+
+    def __init__(self, events: AsyncIterator[bytes], slot: AbstractContextManager[None]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._slot = slot
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._slot.__exit__(None, None, None)
+
+
 def _first(most: int, call: Callable[[], Iterator[Event]]) -> list[Event]:
     return list(islice(call(), most))
 
@@ -491,11 +529,32 @@ def _paged(verb: Verb, query: list[tuple[str, str]]) -> dict[str, Any]:
     return given
 
 
-def _request_id(request: Request) -> str:
-    given = request.headers.get("x-request-id", "")
-    return given if 0 < len(given) <= 100 and given.isascii() and given.isprintable() else uuid4().hex
+class LogLine:
+    """The line of one request in the log: who, what, the status and the time, and nothing of the content."""
+
+    def __init__(self, request: Request) -> None:
+        given = request.headers.get("x-request-id", "")
+        usable = 0 < len(given) <= 100 and given.isascii() and given.isprintable()
+        self.id = given if usable else uuid4().hex
+        self.admission: Admission | None = None
+        self._method, self._path, self._begun = request.method, request.scope["path"], monotonic()
+
+    def write(self, status: int) -> None:
+        who, token = (
+            ("-", "-") if self.admission is None else (self.admission.caller.actor, self.admission.token)
+        )
+        log.info(
+            "request=%s method=%s path=%s status=%d ms=%d actor=%s token=%s",
+            _field(self.id), _field(self._method), _field(self._path), status, (monotonic() - self._begun) * 1000,
+            _field(who), token,
+        )  # fmt: skip
 
 
-def _logged(text: str) -> str:
-    """A text on one line of a log."""
-    return text[:200] if text.isprintable() else ascii(text[:200])
+def _field(text: str) -> str:
+    """A value of a log line, in quotes where it is not one word of ASCII."""
+    cut = text[:200]
+    return cut if re.fullmatch(r"[!#-<>-~]+", cut) else json.dumps(cut)
+
+
+def _allowed(error: HTTPException) -> str:
+    return (error.headers or {}).get("Allow", "another method")

@@ -154,6 +154,8 @@ def problem(error: CommonplaceError, request_id: str) -> Response:
     headers = {"Retry-After": str(getattr(error, "retry_after", 1))} if error.status in (429, 503) else {}
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if error.status == 405:
+        headers["Allow"] = "POST"
     data = msgspec.json.encode(msgspec.to_builtins(body, str_keys=True, enc_hook=str))
     return Response(data, error.status, headers, PROBLEM)
 

@@ -25,6 +25,7 @@ PROBLEMS = {
     "405": "The verb writes, and was asked for with GET.",
     "409": "Somebody else was first: a conflict, a stale version, a lost claim.",
     "410": "The content was erased, or lies before the versions that are kept.",
+    "412": "It was changed since the version of If-Match.",
     "413": "Something is larger than its limit.",
     "422": "An output breaks its contract, or the store holds something else.",
     "429": "Too many requests: wait as long as Retry-After says.",

@@ -1,0 +1,507 @@
+"""The HTTP API as any program meets it: routes, tokens, versions, repeats, pages, streams and limits."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import pytest
+import urllib3
+
+import commonplace
+from commonplace import Book
+from commonplace.surfaces.http.limits import ServerLimits
+from commonplace.surfaces.http.openapi import document
+
+from .serving import Served
+from .serving import served as serving
+
+LONG = 60.0
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Any
+    body: Any
+
+
+class Api:
+    """A program that speaks plain HTTP and JSON."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        self.url, self.token = url, token
+        self._http = urllib3.PoolManager(retries=False, timeout=LONG)
+
+    def __call__(
+        self, method: str, path: str, body: Any = None, /, *, query: Any = None, **headers: str
+    ) -> Answer:
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        if self.token is not None and "Authorization" not in given:
+            given["Authorization"] = f"Bearer {self.token}"
+        data = body
+        if body is not None and not isinstance(body, bytes):
+            given.setdefault("Content-Type", "application/json")
+            data = json.dumps(body).encode()
+        if query:
+            path = f"{path}?{urlencode(query)}"
+        got = self._http.request(method, self.url + path, body=data, headers=given)
+        is_json = "json" in got.headers.get("content-type", "")
+        return Answer(got.status, got.headers, json.loads(got.data) if is_json and got.data else got.data)
+
+    def with_token(self, token: str | None) -> Api:
+        return Api(self.url, token)
+
+
+@pytest.fixture
+def book() -> Iterator[Book]:
+    with commonplace.open("memory:") as opened:
+        yield opened
+
+
+@pytest.fixture
+def api(book: Book) -> Iterator[Api]:
+    with serving(book) as server:
+        yield Api(server.url, server.token)
+
+
+def check_problem(answer: Answer, status: int, code: str) -> None:
+    assert answer.status == status, answer
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.body["code"] == code
+    assert answer.body["status"] == status
+    assert answer.body["type"] == f"urn:commonplace:{code}"
+    assert answer.body["detail"]
+    assert answer.body["request_id"] == answer.headers["x-request-id"]
+
+
+# verbs
+
+
+@pytest.mark.spec("7.4")
+def test_every_verb_is_a_route(book: Book, api: Api) -> None:
+    kept = api("POST", "/v1/remember", {"text": "The lift stops at the fourth floor.", "shared": True})
+    assert (kept.status, kept.body["outcome"]) == (200, "stored")
+    id = kept.body["item_id"]
+    found = api("GET", "/v1/search", query={"query": "where does the lift stop"})
+    assert [hit["id"] for hit in found.body["results"]] == [id]
+    assert api("POST", "/v1/memory/get", {"id": id}).body["body"] == "The lift stops at the fourth floor."
+    as_ben = api("GET", "/v1/memory/list", query=[("tags", "a"), ("tags", "b")], Commonplace_Actor="ben")
+    assert as_ben.body["items"] == []
+    assert api("GET", "/v1/book").body == {
+        "id": book.id, "name": book.name, "head": book.head, "version": commonplace.__version__,
+        "actor": "owner", "scope": None, "reads": [],
+    }  # fmt: skip
+    assert api("GET", "/v1/memory/get", query={"id": id, "at": "0"}).status == 404
+
+
+@pytest.mark.spec("7.4")
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code"),
+    [
+        ("GET", "/v1/remember", None, 405, "bad_method"),
+        ("PUT", "/v1/remember", None, 405, "bad_method"),
+        ("DELETE", "/healthz", None, 405, "bad_method"),
+        ("POST", "/v1/dance", {}, 404, "not_found"),
+        ("GET", "/", None, 404, "not_found"),
+        ("POST", "/v1/admin/copy", {}, 404, "not_found"),
+        ("POST", "/v1/runs/execute", {}, 404, "not_found"),
+        ("POST", "/v1/remember", {"text": 5}, 400, "bad_input"),
+        ("POST", "/v1/remember", {"text": "x", "_session": 1}, 400, "bad_input"),
+        ("POST", "/v1/remember", {"text": "x", "self": 1}, 400, "bad_input"),
+        ("POST", "/v1/remember", [1], 400, "bad_input"),
+        ("POST", "/v1/remember", b"{", 400, "bad_input"),
+        ("POST", "/v1/remember", b"\xff\xfe", 400, "bad_input"),
+        ("POST", "/v1/remember", b"[" * 100_000, 400, "bad_input"),
+        ("GET", "/v1/search?query=a&query=b", None, 400, "bad_input"),
+        ("GET", "/v1/search?query=a&limit=many", None, 400, "bad_input"),
+        ("GET", "/v1/memory/get?id=nobody", None, 404, "not_found"),
+        ("GET", "/v1/events?limit=0", None, 400, "bad_input"),
+        ("GET", "/v1/head?beyond=x", None, 400, "bad_input"),
+    ],
+)
+def test_what_is_wrong_is_told_as_a_problem(
+    api: Api, method: str, path: str, body: Any, status: int, code: str
+) -> None:
+    answer = api(method, path, body)
+    check_problem(answer, status, code)
+    assert (answer.status == 405) == ("allow" in answer.headers)
+
+
+@pytest.mark.spec("7.4")
+def test_a_body_is_json(api: Api) -> None:
+    refused = api("POST", "/v1/remember", b"text=x", Content_Type="application/x-www-form-urlencoded")
+    check_problem(refused, 400, "bad_input")
+    assert "application/json" in refused.body["detail"]
+
+
+@pytest.mark.spec("7.4")
+def test_what_reads_files_of_the_server_is_not_served(book: Book, api: Api, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("a file of the server")
+    work = book.work(name="the lift")
+    made = api("POST", "/v1/work/artifact", {"work": work.id, "path": str(secret)})
+    told = json.dumps(made.body)
+    assert made.status in (200, 400)
+    assert "a file of the server" not in told
+    assert not any("a file of the server" in str(event.payload) for event in book.events())
+
+
+# who may
+
+
+def foreign_token() -> str:
+    with commonplace.open("memory:") as other:
+        return other.access.tokens.create("owner").secret
+
+
+def expired_token(book: Book) -> str:
+    made = book.access.tokens.create("owner", expires_in=0.01)
+    time.sleep(0.02)
+    return made.secret
+
+
+def revoked_token(book: Book) -> str:
+    made = book.access.tokens.create("owner")
+    book.access.tokens.revoke(made.id)
+    return made.secret
+
+
+@pytest.mark.spec("7.4", "L12")
+def test_every_route_needs_a_right_token_host_and_origin(
+    book: Book, api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    narrow = book.access.tokens.create("owner", verbs=["memory.configure"]).secret
+    wrong: dict[str, tuple[dict[str, str], int]] = {
+        "no token": ({"Authorization": ""}, 401),
+        "no bearer": ({"Authorization": f"Basic {api.token}"}, 401),
+        "nonsense": ({"Authorization": "Bearer cpl_nonsense"}, 401),
+        "not ASCII": ({"Authorization": "Bearer t\xe9l\xe9"}, 401),
+        "a foreign token": ({"Authorization": f"Bearer {foreign_token()}"}, 401),
+        "an expired token": ({"Authorization": f"Bearer {expired_token(book)}"}, 401),
+        "a revoked token": ({"Authorization": f"Bearer {revoked_token(book)}"}, 401),
+        "a token for other verbs": ({"Authorization": f"Bearer {narrow}"}, 403),
+        "a foreign host": ({"Host": "example.org"}, 403),
+        "a foreign origin": ({"Origin": "https://example.org"}, 403),
+        "an opaque origin": ({"Origin": "null"}, 403),
+    }
+    routes = [(method.upper(), path) for path, ways in document()["paths"].items() for method in ways]
+    routes += [("GET", "/openapi.json"), ("POST", "/mcp"), ("GET", "/mcp")]
+    assert len(routes) > 200
+    for_all = {"/openapi.json", "/v1/book", "/v1/head", "/v1/memory/configure"}
+    head = book.head
+    with caplog.at_level(logging.INFO, "commonplace.http"):
+        for method, path in routes:
+            for name, (headers, status) in wrong.items():
+                if name == "a token for other verbs" and path in for_all:
+                    continue
+                body = b"{}" if method == "POST" else None
+                answer = api(method, path, body, **{"Content_Type": "application/json", **headers})
+                assert (answer.status, name) == (status, name), (method, path, answer)
+                assert answer.headers["content-type"] == "application/problem+json"
+    assert book.head == head
+    logged = caplog.text
+    assert len(caplog.records) > 2_000
+    for headers, _ in wrong.values():
+        secret = headers.get("Authorization", "").partition(" ")[2]
+        assert not secret or secret not in logged
+    assert api.token is not None
+    assert api.token not in logged
+
+
+@pytest.mark.spec("7.4")
+def test_only_an_owners_token_may_name_another_actor(book: Book, api: Api) -> None:
+    ada = api.with_token(book.access.tokens.create("ada").secret)
+    assert ada("GET", "/v1/book").body["actor"] == "ada"
+    check_problem(ada("GET", "/v1/memory/list", Commonplace_Actor="ben"), 403, "denied")
+    check_problem(ada("POST", "/v1/admin/status", {}), 403, "denied")
+    assert api("GET", "/v1/memory/list", Commonplace_Actor="ben").status == 200
+
+
+@pytest.mark.spec("7.4", "L12")
+def test_a_token_for_a_scope_does_not_leave_it(book: Book, api: Api) -> None:
+    alice = api.with_token(book.access.tokens.create("bot", scope="users/alice").secret)
+    bob = api.with_token(book.access.tokens.create("bot", scope="users/bob").secret)
+    assert alice("POST", "/v1/remember", {"text": "Alice takes the stairs."}).status == 200
+    assert bob("POST", "/v1/remember", {"text": "Bob takes the lift."}).status == 200
+    texts = [item["body"] for item in alice("GET", "/v1/memory/list").body["items"]]
+    assert texts == ["Alice takes the stairs."]
+    for scope in ("users/bob", "users"):
+        refused = alice("GET", "/v1/memory/list", Commonplace_Scope=scope)
+        check_problem(refused, 403, "denied")
+        check_problem(alice("GET", "/v1/memory/list", Commonplace_Reads=scope), 403, "denied")
+    assert alice("GET", "/v1/memory/list", Commonplace_Scope="users/alice/work").status == 200
+
+
+# versions, repeats, pages
+
+
+@pytest.mark.spec("7.4")
+def test_a_version_that_was_read_guards_the_change(book: Book, api: Api) -> None:
+    id = str(book.remember("The lift stops at four.").item_id)
+    read = api("GET", "/v1/memory/get", query={"id": id})
+    tag = read.headers["etag"]
+    assert tag == f'"{read.body["position"]}"'
+    again = api("GET", "/v1/memory/get", query={"id": id}, If_None_Match=tag)
+    assert (again.status, again.body) == (304, b"")
+
+    change = {"id": id, "text": "The lift stops at five."}
+    assert api("POST", "/v1/memory/revise", change, If_Match=tag).status == 200
+    late = api("POST", "/v1/memory/revise", {"id": id, "text": "At six."}, If_Match=tag)
+    check_problem(late, 412, "stale")
+    assert late.body["details"]
+    assert api("GET", "/v1/memory/get", query={"id": id}, If_None_Match=tag).status == 200
+    assert book.memory.get(id).text == "The lift stops at five."
+    check_problem(api("POST", "/v1/memory/revise", change, If_Match='"abc"'), 400, "bad_input")
+    check_problem(api("POST", "/v1/memory/share", {"id": id}, If_Match=tag), 400, "bad_input")
+
+
+@pytest.mark.spec("7.4")
+def test_a_call_that_is_sent_again_is_made_once(book: Book, api: Api) -> None:
+    note = {"text": "The lift stops at four."}
+    first = api("POST", "/v1/remember", note, Idempotency_Key="k1")
+    again = api("POST", "/v1/remember", note, Idempotency_Key="k1")
+    assert first.body == again.body
+    assert first.body["outcome"] == "stored"
+    position = book.head
+    other = api("POST", "/v1/remember", {"text": "Something else."}, Idempotency_Key="k1")
+    check_problem(other, 409, "conflict")
+    check_problem(api("POST", "/v1/remember", note, Idempotency_Key=""), 400, "bad_input")
+    check_problem(api("POST", "/v1/remember", note, Idempotency_Key="k" * 201), 400, "bad_input")
+    assert book.head == position
+    # Keys of two actors are two keys.
+    ada = api.with_token(book.access.tokens.create("ada").secret)
+    stairs = {"text": "The stairs are steep."}
+    assert ada("POST", "/v1/remember", stairs, Idempotency_Key="k1").body["outcome"] == "stored"
+
+
+@pytest.mark.spec("7.4")
+def test_what_was_refused_may_be_sent_again_with_its_key(book: Book, api: Api) -> None:
+    call = {"name": "the lift", "id": "lift"}
+    ada = api.with_token(book.access.tokens.create("ada").secret)
+    check_problem(ada("POST", "/v1/admin/rebuild", {}, Idempotency_Key="a"), 403, "denied")
+    check_problem(api("POST", "/v1/memory/get", {"id": "x"}, Idempotency_Key="b"), 404, "not_found")
+    assert api("POST", "/v1/work", call, Idempotency_Key="c").status == 200
+    assert api("POST", "/v1/work", call, Idempotency_Key="c").status == 200
+    assert len(book.works.list()) == 1
+
+
+@pytest.mark.spec("7.4")
+def test_a_call_that_was_sent_to_an_earlier_process(book: Book, api: Api) -> None:
+    """Its outcome is known where the id comes from the key, and otherwise the answer says that it is not."""
+    with serving(book) as earlier:
+        before = Api(earlier.url, book.access.tokens.create("owner").secret)
+        sent_to = before("GET", "/v1/head").headers["commonplace-instance"]
+        note = {"text": "The lift stops at four."}
+        first = before("POST", "/v1/remember", note, Idempotency_Key="k1")
+        work = book.work(name="lift")
+        begun = {"work": work.id, "title": "measure the shaft"}
+        assert before("POST", "/v1/work/add_task", begun, Idempotency_Key="k2").status == 200
+    after = Api(api.url, before.token)
+    again = after("POST", "/v1/remember", note, Idempotency_Key="k1", Commonplace_Sent_To=sent_to)
+    assert again.body["item_id"] == first.body["item_id"]
+    assert len(book.memory.list(agent="owner")) == 1
+    assert len(work.tasks()) == 1
+    unknown = after("POST", "/v1/work/add_task", begun, Idempotency_Key="k2", Commonplace_Sent_To=sent_to)
+    check_problem(unknown, 504, "outcome_unknown")
+    assert len(work.tasks()) == 1
+
+
+@pytest.mark.spec("7.4")
+def test_events_come_in_pages(book: Book, api: Api) -> None:
+    book.record_all([{"kind": "agent.spoke", "payload": {"n": n}} for n in range(25)])
+    seen, after = [], 0
+    while True:
+        page = api("GET", "/v1/events", query={"limit": 10, "after": after}).body
+        seen += [event["payload"]["n"] for event in page["events"] if event["kind"] == "agent.spoke"]
+        if page["next"] is None:
+            break
+        after = page["next"]
+    assert seen == list(range(25))
+    for n in range(25):
+        book.remember(f"Room {n} has {n + 3} windows, and a door of its own.", key=f"room.{n}")
+    keys: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        listed = api("GET", "/v1/memory/list", query={"limit": 10, **cursor}).body
+        keys += [item["key"] for item in listed["items"]]
+        if not listed["cursor"]:
+            break
+        cursor = {"after": listed["cursor"]}
+    assert keys == [f"room.{n}" for n in range(25)]
+
+
+# streams
+
+
+@contextmanager
+def stream(api: Api, path: str = "/v1/watch", **headers: str) -> Iterator[Iterator[dict[str, str]]]:
+    """The events of a stream, each as its fields."""
+    http = urllib3.PoolManager(retries=False, timeout=LONG)
+    given = {"Authorization": f"Bearer {api.token}", **{k.replace("_", "-"): v for k, v in headers.items()}}
+    got = http.request("GET", api.url + path, headers=given, preload_content=False)
+    assert (got.status, got.headers["content-type"]) == (200, "text/event-stream; charset=utf-8"), got.data
+
+    def events() -> Iterator[dict[str, str]]:
+        rest, one = b"", dict[str, str]()
+        while chunk := got.read1(65536):
+            *rows, rest = (rest + chunk).split(b"\n")
+            for row in rows:
+                if not row and one:
+                    yield one
+                    one = {}
+                elif row and not row.startswith(b":"):
+                    name, _, value = row.decode().partition(": ")
+                    one[name] = value
+
+    try:
+        yield events()
+    finally:
+        got.close()
+
+
+@pytest.mark.spec("7.4")
+def test_a_stream_goes_on_after_the_last_event_that_came(book: Book, api: Api) -> None:
+    for n in range(3):
+        book.record("agent.spoke", payload={"n": n})
+    with stream(api, "/v1/watch?after=0") as events:
+        first = next(events)
+        assert (first["id"], first["event"], json.loads(first["data"])["payload"]) == (
+            "1",
+            "agent.spoke",
+            {"n": 0},
+        )
+    with stream(api, Last_Event_ID=first["id"]) as events:
+        assert [next(events)["id"] for _ in range(2)] == ["2", "3"]
+        book.record("agent.spoke", payload={"n": 3})  # as it happens
+        assert json.loads(next(events)["data"])["payload"] == {"n": 3}
+    check_problem(api("GET", "/v1/watch", Last_Event_ID="yesterday"), 400, "bad_input")
+    check_problem(api("GET", "/v1/watch?after=-1"), 400, "bad_input")
+
+
+@pytest.mark.spec("7.4", "L12")
+def test_a_stream_shows_what_the_actor_may_see_and_ends_with_its_token(book: Book, api: Api) -> None:
+    made = book.access.tokens.create("ada")
+    ada = api.with_token(made.secret)
+    book.as_actor("ben").remember("Ben keeps this to himself.")
+    book.remember("All may know this.", shared=True)
+    with stream(ada, "/v1/watch?after=0") as events:
+        book.record("agent.spoke", actor="ada", payload={"text": "hello"})
+        seen: list[dict[str, str]] = []
+        while not seen or seen[-1].get("event") != "agent.spoke":
+            seen.append(next(events))
+        assert "Ben keeps" not in json.dumps(seen)
+        assert "All may know" in json.dumps(seen)
+        book.access.tokens.revoke(made.id)
+        rest = list(events)  # which ends
+        assert json.loads(rest[-1]["data"])["code"] == "unauthorized"
+    with pytest.raises(AssertionError, match="401"), stream(ada):
+        pass
+
+
+# limits
+
+
+@contextmanager
+def limited(book: Book, **limits: Any) -> Iterator[tuple[Served, Api]]:
+    with serving(book, ServerLimits(**limits)) as server:
+        yield server, Api(server.url, server.token)
+
+
+@pytest.mark.spec("7.4")
+def test_a_body_has_a_limit_also_where_its_length_is_not_told(book: Book) -> None:
+    with limited(book, body=1_000) as (server, api):
+        large = json.dumps({"text": "x" * 2_000}).encode()
+        check_problem(api("POST", "/v1/remember", large), 413, "too_large")
+        with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), LONG) as raw:
+            raw.sendall(
+                b"POST /v1/remember HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+                b"Authorization: Bearer " + server.token.encode() + b"\r\n\r\n"
+            )
+            raw.sendall(b"".join(b"200\r\n" + b"x" * 512 + b"\r\n" for _ in range(4)) + b"0\r\n\r\n")
+            assert raw.recv(1_000).startswith(b"HTTP/1.1 413")
+        assert api("POST", "/v1/remember", {"text": "short"}).status == 200
+
+
+@pytest.mark.spec("7.4")
+def test_a_body_that_does_not_arrive_is_given_up(book: Book) -> None:
+    with limited(book, body_seconds=0.1) as (server, api):
+        with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), LONG) as raw:
+            raw.sendall(
+                b"POST /v1/remember HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n"
+                b"Authorization: Bearer " + server.token.encode() + b"\r\n\r\n{"
+            )
+            assert raw.recv(1_000).startswith(b"HTTP/1.1 400")
+        assert api("POST", "/v1/remember", {"text": "in time"}).status == 200
+
+
+@pytest.mark.spec("7.4")
+def test_a_client_that_asks_too_often_is_told_when_to_come_again(book: Book) -> None:
+    with limited(book, rate=5) as (_, api):
+        answers = [api("GET", "/v1/head") for _ in range(20)]
+        refused = [answer for answer in answers if answer.status == 429]
+        assert 0 < len(refused) <= 15
+        check_problem(refused[0], 429, "too_many_requests")
+        assert int(refused[0].headers["retry-after"]) >= 1
+        other = api.with_token(book.access.tokens.create("ada").secret)
+        assert other("GET", "/v1/head").status == 200
+
+
+@pytest.mark.spec("7.4")
+def test_streams_and_calls_have_a_limit(book: Book) -> None:
+    with limited(book, streams=1) as (_, api):
+        with stream(api, "/v1/watch?after=0") as events:
+            book.record("agent.spoke")
+            next(events)
+            check_problem(api("GET", "/v1/watch"), 429, "too_many_requests")
+            assert api("GET", "/v1/head").status == 200
+        book.record("agent.spoke")  # the server sees that the client is gone when it writes
+        for _ in range(200):
+            if api("GET", "/v1/watch?timeout=0").status == 200:
+                break
+            time.sleep(0.05)
+        assert api("GET", "/v1/watch?timeout=0").status == 200
+    with limited(book, at_once=0) as (_, api):
+        busy = api("GET", "/v1/head")
+        check_problem(busy, 429, "too_many_requests")
+        assert busy.headers["retry-after"]
+        assert api("GET", "/healthz").status == 200
+        assert api("GET", "/readyz").status == 503
+
+
+# the server itself
+
+
+@pytest.mark.spec("7.4")
+def test_health_and_readiness_need_no_token(book: Book, api: Api) -> None:
+    anybody = api.with_token(None)
+    assert anybody("GET", "/healthz").body == {"status": "ok"}
+    assert anybody("GET", "/readyz").body == {"status": "ready"}
+    book.close()
+    assert anybody("GET", "/healthz").status == 200
+    closed = anybody("GET", "/readyz")
+    assert (closed.status, closed.body["code"]) == (503, "closed")
+
+
+@pytest.mark.spec("7.4")
+def test_a_request_has_an_id_and_a_line_in_the_log_without_content(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "commonplace.http"):
+        api("POST", "/v1/remember", {"text": "a secret of the house"}, X_Request_Id="r-17")
+        api("GET", "/v1/search", query={"query": "a secret of the house"}, Commonplace_Actor="ben")
+        api("GET", "/v1/%0Aforged", X_Request_Id="bad\tid")
+    first, second, third = [record.getMessage() for record in caplog.records]
+    assert first.startswith("request=r-17 method=POST path=/v1/remember status=200 ms=")
+    assert first.endswith(" actor=owner token=server")
+    assert "path=/v1/search status=200" in second
+    assert r'path="/v1/\nforged" status=404' in third
+    assert "bad" not in third
+    assert "secret of the house" not in caplog.text
+    assert api("GET", "/v1/head", X_Request_Id="r-18").headers["x-request-id"] == "r-18"
