@@ -7,8 +7,7 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Sequence
-from math import inf
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ import msgspec
 from ..errors import BadInput, MissingExtra
 from ..files.safe import new_file
 from ..version import install_hint
-from .shell import Output, Shell
+from .shell import Output, Shell, dump
 
 if TYPE_CHECKING:
     from ..book import Book
@@ -39,7 +38,7 @@ def serve(
     allow_hosts: Sequence[str] = (),
     allow_origins: Sequence[str] = (),
     token_file: str | None = None,
-    rate: float | None = None,
+    limits: Mapping[str, float] | None = None,
 ) -> Output:
     """Serve the book over HTTP, and MCP at /mcp, until it is stopped. Clients need a token: `commonplace access
     create-token` makes one; an owner's token for as long as this server runs is shown on a terminal, or written to a
@@ -49,11 +48,12 @@ def serve(
     certificate. `tls_key` is the file with its key. `behind_proxy` is whether a proxy in front of it has TLS.
     `allow_hosts` are names of this server that clients use. `allow_origins` are web pages that may call it, such as
     https://example.org. `token_file` is where an owner's token for this run of the server is written, readable by you
-    alone. `rate` is how many requests a second one token may make."""
+    alone. `limits` are limits of the server that are to be others, such as rate=100 for a hundred requests a second
+    by one token."""
     try:
         from .http.app import LOCAL
         from .http.connections import HttpServer, listen
-        from .http.limits import ServerLimits
+        from .http.limits import server_limits
     except ImportError as error:
         raise MissingExtra(f"serving a book needs more packages: {install_hint('server')}") from error
     if (tls_cert is None) != (tls_key is None):
@@ -63,17 +63,21 @@ def serve(
             f"{host} can be reached from other hosts: give --tls-cert and --tls-key, or say --behind-proxy if a proxy "
             "on this network has TLS"
         )
-    if rate is not None and not 0 < rate < inf:
-        raise BadInput(f"--rate {rate:g} is no rate: give the number of requests a second, above 0")
+    kept = server_limits(limits or {})
     book = shell.owned()
     token = secrets.token_urlsafe(32)
-    limits = ServerLimits(connections=min(ServerLimits().connections, _most_files() - OTHER_FILES))
-    if rate is not None:
-        limits = msgspec.structs.replace(limits, rate=rate)
+    room = max(_most_files() - OTHER_FILES, 1)
+    kept = msgspec.structs.replace(kept, connections=min(kept.connections, room))
     names = {*LOCAL, *allow_hosts, *((host,) if host not in ("0.0.0.0", "::") else ())}  # noqa: S104
-    server = book_server(book, token, limits=limits, hosts=tuple(names), origins=tuple(allow_origins))
+    server = book_server(book, token, limits=kept, hosts=tuple(names), origins=tuple(allow_origins))
     try:
-        running = HttpServer(server, behind_proxy=behind_proxy, ssl_certfile=tls_cert, ssl_keyfile=tls_key)
+        running = HttpServer(
+            server,
+            behind_proxy=behind_proxy,
+            started=lambda: tell(),
+            ssl_certfile=tls_cert,
+            ssl_keyfile=tls_key,
+        )
     except OSError as error:  # ssl's errors are among them
         raise BadInput(f"--tls-cert {tls_cert} and --tls-key {tls_key} cannot be used: {error}") from error
     listening = listen(host, port)
@@ -92,11 +96,13 @@ def serve(
             yield f"the owner's token until the server ends: {token}"
         yield "other tokens: commonplace access create-token ACTOR"
 
+    def tell() -> None:
+        if shell.json:
+            print(dump({"url": url, "pid": os.getpid()}), flush=True)
+        else:
+            print("\n".join(told()), file=sys.stderr, flush=True)
+
     _log_to_stderr()
-    if shell.json:
-        print(f'{{"url": "{url}", "pid": {os.getpid()}}}', flush=True)
-    else:
-        print("\n".join(told()), file=sys.stderr, flush=True)
     running.run(sockets=[listening])
     return Output({"served": url} if not shell.json else None, ())
 

@@ -19,7 +19,6 @@ from itertools import islice
 from typing import Any, TypeVar
 from uuid import UUID, uuid4, uuid5
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -407,10 +406,9 @@ class BookServer:
         return JSONResponse({"status": "ready"})
 
     async def _openapi(self, _request: Request, admission: Admission) -> Response:
-        from .openapi import document
+        from .openapi import written
 
-        made = await self._in_thread(admission, document)
-        return Response(msgspec.json.encode(made), 200, {}, "application/json")
+        return Response(await self._in_thread(admission, written), 200, {}, "application/json")
 
     async def _about(self, request: Request, admission: Admission) -> Response:
         """Which book this is, and who the caller is in it."""

@@ -10,7 +10,7 @@ import asyncio
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from time import monotonic
@@ -172,7 +172,14 @@ class HttpServer(uvicorn.Server):
     """Runs a book's server on a socket until it is told to stop, or by SIGTERM or Ctrl-C, and ends it gracefully: the
     port is closed at once, streams end, calls that are under way are finished and answered, others are refused."""
 
-    def __init__(self, server: BookServer, *, behind_proxy: bool = False, **tls: Any) -> None:
+    def __init__(
+        self,
+        server: BookServer,
+        *,
+        behind_proxy: bool = False,
+        started: Callable[[], None] = lambda: None,
+        **tls: Any,
+    ) -> None:
         in_order: dict[Connection, None] = {}
         limits = server.limits
         config = uvicorn.Config(
@@ -185,7 +192,11 @@ class HttpServer(uvicorn.Server):
         )  # fmt: skip
         config.load()
         super().__init__(config)
-        self._server = server
+        self._server, self._tell_started = server, started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._tell_started()  # once it can be ended gracefully
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._server.closing.set()

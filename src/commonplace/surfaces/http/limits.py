@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from math import inf
 from time import monotonic
 from typing import Any, TypeVar
 
 import msgspec
 
-from ...errors import BookClosed, CommonplaceError, OutcomeUnknown, TooManyRequests
+from ...errors import BadInput, BookClosed, CommonplaceError, OutcomeUnknown, TooManyRequests, shown
 
 T = TypeVar("T")
 
@@ -50,6 +51,20 @@ class ServerLimits(msgspec.Struct, frozen=True):
     """How many calls run at the same time. Tokens take turns."""
     page: int = 1_000
     """The most events of a page."""
+
+
+def server_limits(given: Mapping[str, float]) -> ServerLimits:
+    """The limits, some of which are given. Raises BadInput."""
+    for name, value in given.items():
+        if name not in ServerLimits.__struct_fields__:
+            every = ", ".join(ServerLimits.__struct_fields__)
+            raise BadInput(f"there is no limit {shown(name)}: there are {every}")
+        if not (isinstance(value, int | float) and 0 < value < inf):
+            raise BadInput(f"the limit {name} is {shown(value)}: it is a number above 0")
+    try:
+        return msgspec.convert(given, ServerLimits, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"a limit cannot be so: {error}") from None
 
 
 class Rate:
