@@ -39,9 +39,9 @@ class ServeProcess:
         self.port = urlsplit(self.url).port or 0
         self.token = self._token_file.read_text()
 
-    def end(self) -> int:
+    def end(self, by: signal.Signals = signal.SIGTERM) -> int:
         """End it as an operator does, and answer its exit code."""
-        self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(by)
         return self._gone()
 
     def kill(self) -> None:

@@ -26,7 +26,7 @@ class ServerLimits(msgspec.Struct, frozen=True):
     body_seconds: float = 30.0
     """How long a body may take to arrive."""
     head: int = 64 << 10
-    """The most bytes of a request's first line and headers."""
+    """The most bytes of a first line and headers that are waited for."""
     head_seconds: float = 10.0
     """How long the first line and the headers may take to arrive, also those of a new connection."""
     idle_seconds: float = 75.0
