@@ -47,6 +47,11 @@ def served() -> dict[str, Verb]:
         if not not_served(verb):
             kept = tuple(each for each in verb.parameters if verb.path != ("run",) or each.name != "workflow")
             verbs[".".join(verb.path)] = verb._replace(parameters=kept)
+    for path, verb in verbs.items():
+        if path.startswith("claim.") and verb.fields:  # it hands them on to the verb of its work
+            own = {"work", *(each.name for each in verb.parameters)}
+            of_work = (each for each in verbs[f"work.{verb.name}"].parameters if each.name not in own)
+            verbs[path] = verb._replace(parameters=(*verb.parameters, *of_work), fields=False)
     return verbs
 
 

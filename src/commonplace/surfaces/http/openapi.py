@@ -36,12 +36,11 @@ PROBLEMS = {
     "507": "The disk is full, or failed.",
 }
 """The statuses of problems."""
-ALWAYS = ("400", "401", "403", "413", "429", "500", "501", "503")
-READING = ("404", "410")
-WRITING = ("404", "409", "410", "504", "507")
+ALWAYS = ("400", "401", "403", "404", "413", "429", "500", "501", "503")
+READING = ("409", "410")
+WRITING = ("409", "410", "504", "507")
 
-NAME = {"type": "string", "pattern": "^[A-Za-z0-9._~/,%-]+$"}
-"""A name in a header is percent-encoded UTF-8."""
+NAME = {"type": "string", "description": "percent-encoded UTF-8"}
 OF_EVERY_REQUEST = {
     "Commonplace-Actor": ("Who acts. Only an owner's token may name another actor than its own.", NAME),
     "Commonplace-Scope": ("The scope to act in, within that of the token, such as users/alice.", NAME),
@@ -49,7 +48,7 @@ OF_EVERY_REQUEST = {
     "Commonplace-Run": ("The run that the call belongs to.", NAME),
     "X-Request-Id": (
         "An id of the request, which the answer and the log have.",
-        {"type": "string", "maxLength": 100},
+        {"type": "string"},
     ),
 }
 TAG = {"type": "string", "pattern": '^"[0-9]+(-[0-9a-f]{16})?"$'}
