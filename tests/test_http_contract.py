@@ -115,7 +115,7 @@ def routes_page() -> str:
     lines = [
         "# Addresses of the HTTP API",
         "",
-        "Made from the verbs. [http.md](http.md) tells how they are called; `/openapi.json` of a server has all arguments",
+        "Made from the verbs. [http.md](http.md) tells how they are called; `/openapi.json` has all arguments",
         "and answers.",
         "",
     ]
