@@ -36,10 +36,10 @@ UNACKNOWLEDGED = 60
 """After how many seconds a peer counts as gone that acknowledges nothing it was sent."""
 
 
-class Connection(H11Protocol):
+class ClientConnection(H11Protocol):
     """One connection of a client."""
 
-    def __init__(self, *, limits: ServerLimits, in_order: dict[Connection, None], **given: Any) -> None:
+    def __init__(self, *, limits: ServerLimits, in_order: dict[ClientConnection, None], **given: Any) -> None:
         super().__init__(**given)
         self._limits, self._in_order = limits, in_order
         self._part: str | None = None
@@ -180,10 +180,10 @@ class HttpServer(uvicorn.Server):
         started: Callable[[], None] = lambda: None,
         **tls: Any,
     ) -> None:
-        in_order: dict[Connection, None] = {}
+        in_order: dict[ClientConnection, None] = {}
         limits = server.limits
         config = uvicorn.Config(
-            server, http=partial(Connection, limits=limits, in_order=in_order),  # type: ignore[arg-type]
+            server, http=partial(ClientConnection, limits=limits, in_order=in_order),  # type: ignore[arg-type]
             ws="none", lifespan="on", log_config=None, access_log=False, server_header=False,
             timeout_graceful_shutdown=GRACE, timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]
             h11_max_incomplete_event_size=limits.head,
