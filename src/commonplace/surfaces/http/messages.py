@@ -18,7 +18,7 @@ from ...errors import BadInput, CommonplaceError, shown
 from ...ledger.encoding import decode
 from ...verbs import Parameter, Verb, members, sent_as
 from ...wire import incoming, outgoing
-from ..shell import plain
+from ..data import data_of
 
 TYPED = "application/vnd.commonplace+json"
 PLAIN = "application/json"
@@ -130,15 +130,7 @@ def response(request: Request, answer: Any, headers: Mapping[str, str] | None = 
 
 def shown_plain(answer: Any) -> Any:
     """An answer as the command line prints it with `--json`."""
-    return msgspec.to_builtins(plain(answer), str_keys=True, enc_hook=_as_text)
-
-
-def _as_text(value: Any) -> Any:
-    if hasattr(value, "id"):  # a handle
-        return {"id": value.id}
-    if isinstance(value, Iterable):
-        return [plain(each) for each in value]
-    return str(value)
+    return msgspec.to_builtins(data_of(answer), str_keys=True, enc_hook=str)
 
 
 def problem(error: CommonplaceError, request_id: str) -> Response:
