@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -61,11 +62,12 @@ class Seen:
         }
 
 
-@pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
-    """Providers for the time of one test. A process sets its providers once; a test has to give them back."""
+@contextmanager
+def watching() -> Iterator[Seen]:
+    """Providers for the time of a block. A process sets its providers once; a test has to give them back."""
     watched = Seen()
-    monkeypatch.delenv(CAPTURE, raising=False)
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", watched.tracers)
-    monkeypatch.setattr(meters, "_METER_PROVIDER", watched.meters)
-    yield watched
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(CAPTURE, raising=False)
+        patch.setattr(trace, "_TRACER_PROVIDER", watched.tracers)
+        patch.setattr(meters, "_METER_PROVIDER", watched.meters)
+        yield watched

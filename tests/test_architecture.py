@@ -54,8 +54,8 @@ MAY_IMPORT = {
 # The modules of the package itself, from the lowest to the highest: each may import the folders and those before it.
 IN_ORDER = [
     "errors", "version", "web", "models", "telemetry", "verbs", "session", "event_verbs", "access_verbs", "prompts",
-    "receipts", "inbox", "runs", "participant", "run", "registry", "finding", "proof", "admin", "wire", "aio", "remote", "book",
-    "__init__", "__main__",
+    "receipts", "inbox", "runs", "participant", "run", "registry", "finding", "proof", "admin", "wire", "aio", "remote",
+    "book", "__init__", "__main__",
 ]  # fmt: skip
 # What a module makes for its caller is imported when it is called for.
 WHEN_CALLED = {

@@ -405,11 +405,11 @@ def answering_mcp(
     counted = {"mcp.method.name": method or "_OTHER", **target}
     if method == "tools/call":
         counted["gen_ai.operation.name"] = "execute_tool"
-    # Over HTTP a session's task began within its first request: what is current in it says nothing.
-    parent, links = _context(meta), None
+    sent, parent, links = _context(meta), None, None
+    # Over HTTP a session's task began within its first request: what is current in it says nothing of this one.
     brought = None if request is None else request.scope.get(HTTP_SPAN)
-    if brought is not None and get_current_span(parent).get_span_context().is_valid:
-        links = [Link(brought.get_span_context())]
+    if get_current_span(sent).get_span_context().is_valid:
+        parent, links = sent, brought and [Link(brought.get_span_context())]
     elif brought is not None:
         parent = set_span_in_context(brought, Context())
     transport = {"network.transport": "pipe" if request is None else "tcp"}

@@ -69,8 +69,8 @@ def method(function: Callable[Concatenate[Session, P], R]) -> Callable[Concatena
 
 def verb(function: F) -> F:
     """Mark a method as a verb. A parameter that is a flag takes True or False and nothing else: `erase="no"` is
-    refused, not taken for True. Where the book of the holder is behind a server, the verb is called there. OpenTelemetry is
-    told of the call, if the process has configured it."""
+    refused, not taken for True. Where the book of the holder is behind a server, the verb is called there.
+    OpenTelemetry is told of the call, if the process has configured it."""
     inner = unwrap(function)
     kinds = {"bool": (bool,), "bool | None": (bool, type(None))}
     names = inner.__code__.co_varnames
