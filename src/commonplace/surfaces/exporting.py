@@ -21,6 +21,9 @@ log = logging.getLogger("commonplace")
 
 PROTOCOLS = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 """The exporters of OTLP by the value of OTEL_EXPORTER_OTLP_PROTOCOL."""
+SECONDS = 2
+"""For how long one export is tried. A command waits so long for each signal when it ends, and the SDK's own default of
+ten is longer than clients of MCP wait for a server that they have ended."""
 
 
 def export_as_configured() -> None:
@@ -98,7 +101,8 @@ def _exporter(signal: str, name: str) -> Any:
         said = _says(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL") or _says("OTEL_EXPORTER_OTLP_PROTOCOL")
         name = PROTOCOLS.get(said or "http/protobuf", said)
     for declared in entry_points(group=f"opentelemetry_{signal}_exporter", name=name):
-        return declared.load()()
+        own = _says("OTEL_EXPORTER_OTLP_TIMEOUT") or _says(f"OTEL_EXPORTER_OTLP_{signal.upper()}_TIMEOUT")
+        return declared.load()(**({"timeout": SECONDS} if name.startswith("otlp_") and not own else {}))
     log.warning(
         "no exporter %s for %s is installed: %s has otlp over HTTP, and opentelemetry-exporter-otlp-proto-grpc "
         "is the package for gRPC", name, signal, install_hint("otel"),
