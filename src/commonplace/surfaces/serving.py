@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BadInput, EngineUnavailable, MissingExtra
 from ..files.safe import new_file
 from ..version import install_hint
+from .exporting import export_as_configured
 from .shell import Output, Shell
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def serve(
             f"{host} can be reached from other hosts: give --tls-cert and --tls-key, or say --behind-proxy if a proxy "
             "on this network has TLS"
         )
+    export_as_configured()
     book = shell.owned()
     token = secrets.token_urlsafe(32)
     limits = ServerLimits() if rate is None else ServerLimits(rate=rate)

@@ -15,6 +15,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager
+from contextvars import copy_context
 from functools import partial
 from hashlib import sha256
 from itertools import islice
@@ -49,6 +50,7 @@ from ...errors import (
 from ...ledger.events import Event
 from ...participant import Participant
 from ...registry import only_reads
+from ...telemetry import answering_http
 from ...verbs import Verb
 from ...wire import outgoing
 from ..network import Caller, call_for, named_list, served, verb_named
@@ -71,6 +73,7 @@ LOCAL = ("localhost", "127.0.0.1", "[::1]")
 KEEP_ALIVE = 15.0
 """After how many seconds without an event a stream says that it is still there."""
 LONGEST_WAIT = 30.0
+OWN_ROUTES = ("/healthz", "/readyz", "/openapi.json", "/v1/book", "/v1/head", "/v1/watch")
 EVERY_VERB = "*"
 """No verb is called so: only a token for all verbs allows it."""
 
@@ -123,6 +126,26 @@ class BookServer:
         )
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._serve(scope, receive, send)
+            return
+        with answering_http(scope, self._route(scope["path"])) as answered:
+
+            async def noted(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    answered(message["status"])
+                await send(message)
+
+            await self._serve(scope, receive, noted)
+
+    def _route(self, path: str) -> str | None:
+        """The address of a request, if it is one of ours: any other is the client's own words."""
+        if path.rstrip("/") in self._mounted:
+            return path.rstrip("/")
+        verb = path.removeprefix("/v1/").replace("/", ".")
+        return path if path in OWN_ROUTES or (path.startswith("/v1/") and verb in served()) else None
+
+    async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
         mounted = self._mounted.get(scope.get("path", "").rstrip("/"))
         if mounted is None:
             await self.app(scope, receive, send)
@@ -241,7 +264,7 @@ class BookServer:
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         with self._calls.one():
             try:
-                future = self._threads.submit(call)
+                future = self._threads.submit(copy_context().run, call)
             except RuntimeError:
                 raise BookClosed("the server is shutting down") from None
             return await asyncio.wrap_future(future)
