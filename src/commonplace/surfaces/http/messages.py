@@ -18,6 +18,7 @@ from ...errors import BadInput, CommonplaceError, shown
 from ...ledger.encoding import decode
 from ...verbs import Parameter, Verb, members, sent_as
 from ...wire import incoming, outgoing
+from ...work.holding import Claim
 from ..shell import plain
 
 TYPED = "application/vnd.commonplace+json"
@@ -134,6 +135,8 @@ def shown_plain(answer: Any) -> Any:
 
 
 def _as_text(value: Any) -> Any:
+    if isinstance(value, Claim):  # its token is what completes it
+        return {"task": plain(value.task), "token": value.token, "agent": value.agent}
     if hasattr(value, "id"):  # a handle
         return {"id": value.id}
     if isinstance(value, Iterable):
