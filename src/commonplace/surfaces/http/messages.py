@@ -16,10 +16,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import BadInput, CommonplaceError, shown
-from ...ledger.encoding import decode
+from ...ledger.encoding import convert, decode
+from ...registry import HANDLES
 from ...verbs import Parameter, Verb, members, sent_as
 from ...wire import incoming, outgoing
-from ...work.holding import Claim
 from ..network import served
 from ..shell import plain
 
@@ -96,7 +96,7 @@ def checked(verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
     own = {name: value for name, value in given.items() if not verb.fields or name in _names(verb)}
     further = {name: value for name, value in given.items() if name not in own}
     try:
-        request = msgspec.convert(own, _request(verb.path), strict=True)
+        request = convert(own, _request(verb.path), strict=True)
     except msgspec.ValidationError as error:
         raise BadInput(f"{dotted(verb)} takes {names(verb)}: {error}") from None
     _check_names(verb, further)
@@ -143,7 +143,7 @@ def shown_plain(answer: Any) -> Any:
 
 
 def _as_text(value: Any) -> Any:
-    if isinstance(value, Claim):  # its token is what completes it
+    if isinstance(value, HANDLES["claim"][0]):  # its token is what completes it
         return {"task": plain(value.task), "token": value.token, "agent": value.agent}
     if hasattr(value, "id"):  # a handle
         return {"id": value.id}
