@@ -251,6 +251,15 @@ def test_no_except_hides_a_failure() -> None:
             assert quiet <= hands_it_on.get(path.name, 0), path
 
 
+def test_types_are_learned_in_one_place() -> None:
+    """Elsewhere two threads could meet a type at once: see `ledger.encoding.convert`."""
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text()
+        if path.name != "encoding.py":
+            assert "msgspec.convert(" not in text, path
+            assert not re.search(r"from msgspec import .*\bconvert\b", text), path
+
+
 def test_no_stub_is_left() -> None:
     for path in SOURCE.rglob("*.py"):
         text = path.read_text()

@@ -20,7 +20,7 @@ import msgspec
 from ..access.rights import OWNER
 from ..documents.document import check_day, day_of, log_path, rendered
 from ..errors import BadInput, CommonplaceError, NotFound, shown
-from ..ledger.encoding import encode_payload
+from ..ledger.encoding import convert, encode_payload
 from ..memory.places import MEMORY_MD
 from ..participant import acting
 from ..recall.long_term import long_term_page
@@ -195,7 +195,7 @@ def _checked(tool: Verb, given: object) -> dict[str, Any]:
         raise BadInput(f"{name} takes an object of arguments, not {shown(given)}")
     plain = encode_payload(given)[1]
     try:
-        request = msgspec.convert(plain, tool.request)
+        request = convert(plain, tool.request)
     except msgspec.ValidationError as error:
         names = ", ".join(parameter.name for parameter in tool.parameters)
         raise BadInput(f"{name} takes {names}: {error}") from None
