@@ -330,6 +330,19 @@ def test_what_was_refused_may_be_sent_again_with_its_key(book: Book, api: Api) -
 
 
 @pytest.mark.spec("7.4")
+def test_a_task_is_claimed_and_completed_with_what_the_claim_has_answered(book: Book, api: Api) -> None:
+    book.work(name="lift", id="lift").add_tasks([{"title": "measure the shaft"}, {"title": "order the rope"}])
+    ada = api.with_token(book.access.tokens.create("ada").secret)
+    claim = ada("POST", "/v1/work/claim", {"work": "lift"}).body
+    assert (claim["agent"], claim["task"]["title"]) == ("ada", "measure the shaft")
+    ids = {"task": claim["task"]["id"], "token": claim["token"]}
+    assert ada("POST", "/v1/claim/complete", ids).body["status"] == "completed"
+    following = ada("POST", "/v1/work/claim_many", {"work": "lift", "count": 5}).body
+    assert [each["task"]["title"] for each in following] == ["order the rope"]
+    assert ada("POST", "/v1/work/claim", {"work": "lift"}).body is None
+
+
+@pytest.mark.spec("7.4")
 def test_a_call_that_was_sent_to_an_earlier_process(book: Book, api: Api) -> None:
     """Its outcome is known where the id comes from the key, and otherwise the answer says that it is not."""
     with serving(book) as earlier:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ..ledger.checks import iso
+from ..ledger.encoding import convert
 from ..ledger.events import Event
 
 FIRST = "0" * 64
@@ -101,7 +102,7 @@ def entries(events: Iterable[Event]) -> Iterator[AuditEntry]:
             "prev_hash": previous,
         }
         previous = digest(entry)
-        yield msgspec.convert({**entry, "hash": previous}, AuditEntry)
+        yield convert({**entry, "hash": previous}, AuditEntry)
 
 
 def digest(entry: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ import msgspec
 from ..errors import BadInput, MissingExtra
 from ..files.safe import new_file
 from ..version import install_hint
+from .exporting import export_as_configured
 from .shell import Output, Shell, dump
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def serve(
             "on this network has TLS"
         )
     kept = server_limits(limits or {})
+    export_as_configured()
     book = shell.owned()
     token = secrets.token_urlsafe(32)
     room = max(_most_files() - OTHER_FILES, 1)

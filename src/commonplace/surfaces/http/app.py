@@ -42,6 +42,7 @@ from ...errors import (
 )
 from ...participant import Participant
 from ...registry import only_reads
+from ...telemetry import answering_http
 from ...verbs import Verb
 from ...wire import outgoing
 from ..network import Caller, call_for, served, verb_named
@@ -55,6 +56,7 @@ log = logging.getLogger("commonplace.http")
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 LONGEST_WAIT = 30.0
+OWN_ROUTES = ("/healthz", "/readyz", "/openapi.json", "/v1/book", "/v1/head", "/v1/watch")
 ONLY_GET = ("book", "head", "watch")
 """These have routes of their own."""
 READINGS = 20.0
@@ -112,6 +114,26 @@ class BookServer:
         return self._feeds.closing
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._serve(scope, receive, send)
+            return
+        with answering_http(scope, self._route(scope["path"])) as answered:
+
+            async def noted(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    answered(message["status"])
+                await send(message)
+
+            await self._serve(scope, receive, noted)
+
+    def _route(self, path: str) -> str | None:
+        """The address of a request, if it is one of ours: any other is the client's own words."""
+        if path in self._mounted:
+            return path
+        verb = path.removeprefix("/v1/").replace("/", ".")
+        return path if path in OWN_ROUTES or (path.startswith("/v1/") and verb in served()) else None
+
+    async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
         mounted = self._mounted.get(scope.get("path", ""))
         if mounted is None:
             await self.app(scope, receive, send)

@@ -7,6 +7,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from math import inf
 from time import monotonic
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ...errors import BadInput, BookClosed, CommonplaceError, OutcomeUnknown, TooManyRequests, shown
+from ...ledger.encoding import convert
 
 T = TypeVar("T")
 
@@ -62,7 +64,7 @@ def server_limits(given: Mapping[str, float]) -> ServerLimits:
         if not (isinstance(value, int | float) and 0 < value < inf):
             raise BadInput(f"the limit {name} is {shown(value)}: it is a number above 0")
     try:
-        return msgspec.convert(given, ServerLimits, strict=False)
+        return convert(given, ServerLimits, strict=False)
     except msgspec.ValidationError as error:
         raise BadInput(f"a limit cannot be so: {error}") from None
 
@@ -130,7 +132,7 @@ class FairThreads:
         """What a call answers. It goes on in its thread where nobody waits for it any longer."""
         await self._turn(client)
         try:
-            future = asyncio.wrap_future(self._pool.submit(call))
+            future = asyncio.wrap_future(self._pool.submit(copy_context().run, call))
         except RuntimeError:
             self._pass_on()
             raise BookClosed("the server is shutting down: nothing was done") from None

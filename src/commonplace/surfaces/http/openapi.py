@@ -14,6 +14,7 @@ from ... import __version__
 from ...ledger.events import Event
 from ...registry import only_reads
 from ...verbs import Parameter, Verb, members, name_of
+from ..data import FORMS
 from ..network import served
 from .messages import PLAIN, PROBLEM
 
@@ -386,7 +387,7 @@ class _Answers:
         name = f"{name_of(kind)}Answer"
         if name not in self.schemas:
             self.schemas[name] = {"type": "object"}  # it may hold others of its own kind
-            if not hasattr(kind, "as_dict"):
+            if not hasattr(kind, "as_dict") and name_of(kind) not in FORMS:
                 self.schemas[name] = self._fields(kind)
         return {"$ref": f"#/components/schemas/{name}"}
 

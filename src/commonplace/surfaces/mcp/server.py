@@ -23,12 +23,14 @@ from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 
 from ...errors import CommonplaceError
+from ...telemetry import tell_of_call
 from ...version import __version__
 from ..catalogue import Offered, input_schema, offered, table
 from ..shell import dump
 from ..tools import answered
 from . import prompts, resources
 from .feed import ChangeFeed
+from .tracing import traced
 
 if TYPE_CHECKING:
     from ...participant import Participant
@@ -70,7 +72,7 @@ class _Handlers:
         self._feeds: dict[str, ChangeFeed] = {}
 
     def server(self) -> Server[Any]:
-        return Server(
+        server = Server[Any](
             "commonplace",
             version=__version__,
             instructions=INSTRUCTIONS,
@@ -87,6 +89,7 @@ class _Handlers:
             on_get_prompt=self.get_prompt,
             on_completion=self.complete,
         )
+        return traced(server, self._table, prompts.PROMPTS)
 
     @asynccontextmanager
     async def _lifespan(self, _server: Server[Any]) -> AsyncIterator[Any]:
@@ -116,6 +119,8 @@ class _Handlers:
         call = _Call(ctx, name)
         more = {"progress": call.progress} if takes else {}
         actor = me._session.actor
+        if tool is not None:
+            tell_of_call(me._session, params.arguments)
         envelope = await call.run(
             lambda: answered(self._table, name, params.arguments, lambda: me, actor, **more)
         )

@@ -15,7 +15,9 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 
 from ...errors import BadInput, CommonplaceError, shown
+from ...telemetry import tell_of_call
 from ...version import __version__
+from .tracing import traced
 
 if TYPE_CHECKING:
     from ...memory.items import Item
@@ -237,7 +239,9 @@ def compatible(compat: str, find: Callable[[Any], Participant]) -> Server[Any]:
                 raise BadInput(f"there is no tool {shown(params.name)}: the tools are {', '.join(TOOLS)}")
             given = params.arguments or {}
             _check(given, TOOLS[params.name][1], params.name)
-            return getattr(KnowledgeGraph(find(ctx)), params.name)(**given)
+            me = find(ctx)
+            tell_of_call(me._session, given)
+            return getattr(KnowledgeGraph(me), params.name)(**given)
 
         try:
             async with writing:
@@ -247,7 +251,10 @@ def compatible(compat: str, find: Callable[[Any], Participant]) -> Server[Any]:
         text = answer if isinstance(answer, str) else json.dumps(answer, indent=2, ensure_ascii=False)
         return types.CallToolResult(content=[types.TextContent(text=text)])
 
-    return Server("memory-server", version=__version__, on_list_tools=list_tools, on_call_tool=call_tool)
+    server = Server[Any](
+        "memory-server", version=__version__, on_list_tools=list_tools, on_call_tool=call_tool
+    )
+    return traced(server, TOOLS)
 
 
 def _check(value: Any, schema: Mapping[str, Any], place: str) -> None:
