@@ -11,24 +11,21 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.subscriptions import ListenHandler
-from mcp.shared.exceptions import MCPError
 
-from ...errors import CommonplaceError
 from ...version import __version__
 from ..catalogue import Offered, input_schema, offered, table
 from ..shell import dump
 from ..tools import answered
 from . import prompts, resources
-from .feed import ChangeFeed
+from .feed import Feeds
+from .threads import in_thread, with_tasks
 
 if TYPE_CHECKING:
     from ...participant import Participant
@@ -67,32 +64,26 @@ class _Handlers:
         self._find, self._chosen = find, chosen
         self._table: dict[str, Verb] = table(chosen)
         self._tools = [self._described(name) for name in chosen]
-        self._feeds: dict[str, ChangeFeed] = {}
+        self._feeds = Feeds(find, resources.changed, resources.matched)
 
     def server(self) -> Server[Any]:
         return Server(
             "commonplace",
             version=__version__,
             instructions=INSTRUCTIONS,
-            lifespan=self._lifespan,
+            lifespan=with_tasks,
             on_list_tools=self.list_tools,
             on_call_tool=self.call_tool,
             on_list_resources=self.list_resources,
             on_list_resource_templates=self.list_templates,
             on_read_resource=self.read_resource,
-            on_subscribe_resource=self.subscribe,
-            on_unsubscribe_resource=self.unsubscribe,
-            on_subscriptions_listen=self.listen,
+            on_subscribe_resource=self._feeds.subscribe,
+            on_unsubscribe_resource=self._feeds.unsubscribe,
+            on_subscriptions_listen=self._feeds.listen,
             on_list_prompts=self.list_prompts,
             on_get_prompt=self.get_prompt,
             on_completion=self.complete,
         )
-
-    @asynccontextmanager
-    async def _lifespan(self, _server: Server[Any]) -> AsyncIterator[Any]:
-        async with anyio.create_task_group() as group:
-            yield group
-            group.cancel_scope.cancel()
 
     # tools
 
@@ -131,7 +122,7 @@ class _Handlers:
     # resources
 
     async def list_resources(self, ctx: Request, _params: Any) -> types.ListResourcesResult:
-        found = await _in_thread(lambda: list(resources.listed(self._find(ctx))))
+        found = await in_thread(lambda: list(resources.listed(self._find(ctx))))
         return types.ListResourcesResult(
             resources=[types.Resource(uri=uri, name=name, mime_type=kind) for uri, name, kind in found]
         )
@@ -148,33 +139,11 @@ class _Handlers:
         self, ctx: Request, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
-        kind, content = await _in_thread(lambda: resources.read(self._find(ctx), uri))
+        kind, content = await in_thread(lambda: resources.read(self._find(ctx), uri))
         text = content if isinstance(content, str) else dump(content)
         return types.ReadResourceResult(
             contents=[types.TextResourceContents(uri=uri, mime_type=kind, text=text)]
         )
-
-    def _feed(self, ctx: Request) -> ChangeFeed:
-        me = self._find(ctx)
-        session = me._session
-        key = repr((session.actor, session.bound, session.run))
-        if key not in self._feeds:
-            self._feeds[key] = ChangeFeed(me, ctx.lifespan_context)
-        return self._feeds[key]
-
-    async def subscribe(self, ctx: Request, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        await _in_thread(lambda: resources.matched(str(params.uri)))
-        self._feed(ctx).add(str(params.uri), ctx.session)
-        return types.EmptyResult()
-
-    async def unsubscribe(self, ctx: Request, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
-        self._feed(ctx).remove(str(params.uri), ctx.session)
-        return types.EmptyResult()
-
-    async def listen(
-        self, ctx: Request, params: types.SubscriptionsListenRequestParams
-    ) -> types.SubscriptionsListenResult:
-        return await ListenHandler(self._feed(ctx))(ctx, params)
 
     # prompts and completion
 
@@ -197,7 +166,7 @@ class _Handlers:
 
     async def get_prompt(self, ctx: Request, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         given = params.arguments or {}
-        text = await _in_thread(lambda: prompts.prompt_text(self._find(ctx), params.name, given))
+        text = await in_thread(lambda: prompts.prompt_text(self._find(ctx), params.name, given))
         message = types.PromptMessage(role="user", content=types.TextContent(text=text))
         return types.GetPromptResult(messages=[message])
 
@@ -205,7 +174,7 @@ class _Handlers:
         of = params.ref.uri if isinstance(params.ref, types.ResourceTemplateReference) else params.ref.name
         known = (params.context.arguments if params.context else None) or {}
         argument = params.argument
-        values = await _in_thread(
+        values = await in_thread(
             lambda: prompts.completions(self._find(ctx), of, argument.name, argument.value, known)
         )
         return types.CompleteResult(completion=types.Completion(values=values))
@@ -239,12 +208,3 @@ class _Call:
         if not self._cancelled and (done >= total or now - self._told >= PROGRESS_EVERY):
             self._told = now
             anyio.from_thread.run(self._ctx.session.report_progress, done, total)
-
-
-async def _in_thread(function: Callable[[], Any]) -> Any:
-    """Run what reads a book on a thread. An error of a book is an error of the protocol, with its message."""
-    try:
-        return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
-    except CommonplaceError as error:
-        code = types.INVALID_PARAMS if error.status in (400, 404) else types.INTERNAL_ERROR
-        raise MCPError(code, str(error), error.as_dict()) from error
