@@ -31,7 +31,8 @@ def _resume(me: Participant, task: str) -> str:
 def _brief(me: Participant, topic: str = "", tag: str = "", scope: str = "") -> str:
     digest = me.digest(topic, tags=[tag] if tag else None, scope=scope or None)
     works = "\n".join(f"- {work.name} ({work.status}), id {work.id}" for work in me.works.list())
-    parts = [f"Brief me{f' on {topic}' if topic else ''}, in a few sentences, from this alone.", str(digest)]
+    about = f"{f' on {topic}' if topic else ''}{f', by what has the tag {tag}' if tag else ''}"
+    parts = [f"Brief me{about}, in a few sentences, from this alone.", str(digest)]
     return "\n\n".join([*parts, f"Works:\n{works or '- none'}", f"What waits for a person:\n{me.inbox()}"])
 
 
