@@ -42,7 +42,8 @@ def _wrote(tier: str, act: str = "") -> Callable[[Event], dict[str, Any]]:
 
     def details(event: Event) -> dict[str, Any]:
         payload = event.payload
-        is_episode = payload.get("item", {}).get("kind") == "episode"
+        item = payload.get("item")  # of a verified item, its name
+        is_episode = isinstance(item, dict) and item.get("kind") == "episode"
         items = [item["id"] for item in payload.get("items", ())] or list(payload.get("changes", ()))
         written = {"tier": "episodic" if is_episode else tier, "act": act or payload.get("act", "")}
         return {**written, "items": items} if items else written

@@ -71,8 +71,6 @@ LOCAL = ("localhost", "127.0.0.1", "[::1]")
 KEEP_ALIVE = 15.0
 """After how many seconds without an event a stream says that it is still there."""
 LONGEST_WAIT = 30.0
-EVERY_VERB = "*"
-"""No verb is called so: only a token for all verbs allows it."""
 
 
 class Admission(NamedTuple):
@@ -133,8 +131,6 @@ class BookServer:
             self._check_place(request)
             admission = await self._admitted(request)
             line.admission = admission
-            if not admission.allows(EVERY_VERB):
-                raise Denied("this token is for some verbs alone, and this address needs one for all of them")
             self._rate.take(admission.token)
         except CommonplaceError as error:
             await self._finished(line, problem(error, line.id))(scope, receive, send)
@@ -149,9 +145,16 @@ class BookServer:
 
     def participant_of(self, request: Request) -> Participant:
         """Who makes a request to a mounted application. Raises Unauthorized and Denied."""
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        caller = self._authenticate(token.strip() if kind.lower() == "bearer" else "").caller
+        caller = self._admission(request).caller
         return self._in_name_of(request, caller).participant(self.book)
+
+    def allowed_of(self, request: Request) -> Callable[[str], bool]:
+        """Which verbs the token of such a request allows. Raises Unauthorized."""
+        return self._admission(request).allows
+
+    def _admission(self, request: Request) -> Admission:
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        return self._authenticate(token.strip() if kind.lower() == "bearer" else "")
 
     @asynccontextmanager
     async def _living(self, _app: Starlette) -> AsyncIterator[None]:
