@@ -26,7 +26,7 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 import commonplace
-from commonplace.surfaces.catalogue import DEFAULT, GROUPS, offered
+from commonplace.surfaces.catalogue import GROUPS, offered
 from commonplace.surfaces.mcp.server import ENVELOPE
 from tests.shells import COMMAND
 
@@ -387,7 +387,3 @@ def test_every_tool_is_listed_and_called(place: Place, connect: Any) -> None:
                 assert re.search(message, told.messages[name])
 
     story(with_client)
-
-
-def test_the_default_list_is_two_dozen_tools() -> None:
-    assert len(DEFAULT) == 24

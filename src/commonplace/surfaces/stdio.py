@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from ..errors import BadInput, MissingExtra, shown
 from ..participant import acting
 from ..version import install_hint
@@ -38,6 +40,7 @@ def mcp(
         return clients.install(shell, install, options, print_only=print_only, hooks=hooks, name=name)
     if hooks or print_only:
         raise BadInput("--hooks and --print-only are for setting up a client: name it with --install")
+    gc.disable()  # the SDK builds a thousand classes that stay: looking for rubbish among them is a tenth of the start
     try:
         import anyio
         from mcp.server.stdio import stdio_server
@@ -50,6 +53,9 @@ def mcp(
     book = shell.open(mirrored=True)
     me = acting(book, shell.actor, run, shell.scope)
     server = build_server(lambda _context: me, groups=tools.split(",") if tools else (), compat=compat)
+
+    gc.freeze()
+    gc.enable()
 
     async def serve() -> None:
         async with stdio_server() as (read, write):
