@@ -209,25 +209,42 @@ def test_a_client_without_variables_refuses_a_password(home: Path, client: str) 
     assert "hunter2" not in refused.err
 
 
-def test_hooks_are_added_beside_those_of_others(home: Path) -> None:
-    settings = home / "project" / ".claude" / "settings.json"
+HOOKS = {
+    "claude-code": ("project/.claude/settings.json", ("SessionStart", "PreCompact", "Stop"), 10),
+    "codex": ("project/.codex/hooks.json", ("SessionStart", "PreCompact", "Stop"), 10),
+}
+
+
+@pytest.mark.parametrize("client", HOOKS)
+def test_hooks_are_added_beside_those_of_others(home: Path, client: str) -> None:
+    file, events, timeout = HOOKS[client]
+    settings = home / file
     settings.parent.mkdir()
     theirs = {"matcher": "startup", "hooks": [{"type": "command", "command": "date"}]}
-    settings.write_text(json.dumps({"model": "opus", "hooks": {"SessionStart": [theirs]}}))
-    assert install(home, "claude-code", "--hooks").code == 0
+    settings.write_text(json.dumps({"description": "ours", "hooks": {"SessionStart": [theirs]}}))
+    assert install(home, client, "--hooks").code == 0
     document = json.loads(settings.read_text())
-    assert document["model"] == "opus"
+    assert document["description"] == "ours"
     assert document["hooks"]["SessionStart"][0] == theirs
-    for event, name in {"SessionStart": "session-start", "PreCompact": "pre-compact", "Stop": "stop"}.items():
+    for event, name in zip(events, ("session-start", "pre-compact", "stop"), strict=True):
         (handler,) = document["hooks"][event][-1]["hooks"]
-        assert handler["command"].endswith(f" --as claude-code learn hook {name}")
+        assert handler["command"].endswith(f" --as {client} learn hook {name}")
+        assert handler["timeout"] == timeout
     written = settings.read_text()
-    install(home, "claude-code", "--hooks")
+    install(home, client, "--hooks")
     assert settings.read_text() == written
-    install(home, "claude-code", "--hooks", "--as", "ada")  # replaced, not added
+    install(home, client, "--hooks", "--as", "ada")  # replaced, not added
     changed = json.loads(settings.read_text())["hooks"]
     assert [len(groups) for groups in changed.values()] == [2, 1, 1]
     assert "--as ada" in changed["Stop"][0]["hooks"][0]["command"]
+
+
+def test_the_hooks_of_gemini_are_printed_with_its_own_names(home: Path) -> None:
+    _, settings = install(home, "gemini", "--hooks", "--json").json["files"]
+    hooks = json.loads(settings["config"])["hooks"]
+    assert [*hooks] == ["SessionStart", "AfterAgent"]
+    assert hooks["AfterAgent"][0]["hooks"][0]["timeout"] == 10_000  # milliseconds
+    assert not (home / "project" / ".gemini").exists()
 
 
 @pytest.mark.parametrize("words", [["emacs"], ["cursor", "--hooks"], ["codex", "--name", "a.b"]])
