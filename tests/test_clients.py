@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from commonplace.surfaces.clients import CLIENTS
+from commonplace.surfaces.clients import HOOKS as WITH_HOOKS
 from tests.shells import Ran, in_process
 
 pytestmark = pytest.mark.spec("7.3")
@@ -245,6 +249,30 @@ def test_the_hooks_of_gemini_are_printed_with_its_own_names(home: Path) -> None:
     assert [*hooks] == ["SessionStart", "AfterAgent"]
     assert hooks["AfterAgent"][0]["hooks"][0]["timeout"] == 10_000  # milliseconds
     assert not (home / "project" / ".gemini").exists()
+
+
+PAGES = Path(__file__).parents[1] / "docs" / "clients"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_its_page_has_the_configuration_that_is_printed(home: Path, client: str) -> None:
+    """Blocks of JSON and TOML are what the command prints; `UPDATE_DOCS=1` writes them."""
+    words = ["--hooks"] if client in WITH_HOOKS else []
+    files = install(home, client, "--print-only", "--json", *words).json["files"]
+    command = Path(sys.executable).with_name("commonplace")
+    printed = [
+        each["config"]
+        .replace(str(command), "/path/to/commonplace")
+        .replace(str(home / "project"), "/path/to/project")
+        for each in files
+    ]
+    page = PAGES / f"{client}.md"
+    block = re.compile(r"^(```(?:json|toml)\n)(.*?)^```$", re.MULTILINE | re.DOTALL)
+    if os.environ.get("UPDATE_DOCS"):
+        left = iter(printed)
+        page.write_text(block.sub(lambda found: f"{found[1]}{next(left)}```", page.read_text()))
+    assert [found[2] for found in block.finditer(page.read_text())] == printed
+    assert f"mcp --install {client}" in page.read_text()
 
 
 @pytest.mark.parametrize("words", [["emacs"], ["cursor", "--hooks"], ["codex", "--name", "a.b"]])

@@ -132,6 +132,26 @@ def test_the_list_is_short_and_lets_nobody_speak_for_others(place: str) -> None:
         assert offered(GROUPS)[name].about
 
 
+PAGE = Path(__file__).parents[1] / "docs" / "mcp.md"
+
+
+def test_the_page_lists_every_tool() -> None:
+    """`UPDATE_DOCS=1` writes the table."""
+    known = dict[str, str]()
+    rows = ["| group | tools |", "|---|---|"]
+    for group, chosen in (("default", offered()), *((group, offered([group])) for group in GROUPS)):
+        new = [name for name in chosen if name not in known]
+        known |= dict.fromkeys(new, group)
+        rows.append(f"| `{group}` | {', '.join(f'`{name}`' for name in new)} |")
+    begin, end = "<!-- tools -->", "<!-- end of tools -->"
+    text = PAGE.read_text()
+    before, after = text.split(begin)[0], text.split(end)[1]
+    whole = f"{before}{begin}\n" + "\n".join(rows) + f"\n{end}{after}"
+    if os.environ.get("UPDATE_DOCS"):
+        PAGE.write_text(whole)
+    assert PAGE.read_text() == whole
+
+
 def test_two_actors_see_their_own_memory(place: str) -> None:
     async def play() -> None:
         async with served(place) as ada, served(place, before=("--as", "ben")) as ben:
