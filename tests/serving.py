@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from commonplace import Book
@@ -15,9 +15,9 @@ from commonplace.surfaces.serving import book_server
 class Served:
     """A server that runs on a thread. `token` is the owner's."""
 
-    def __init__(self, book: Book, limits: ServerLimits = ServerLimits()) -> None:
+    def __init__(self, book: Book, limits: ServerLimits = ServerLimits(), groups: Sequence[str] = ()) -> None:
         self.token = "the-owner-of-this-test"
-        self.app = book_server(book, self.token, limits=limits)
+        self.app = book_server(book, self.token, limits=limits, groups=groups)
         listening = listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         self._server = HttpServer(self.app)
@@ -34,9 +34,9 @@ class Served:
 
 
 @contextmanager
-def served(book: Book, limits: ServerLimits = ServerLimits()) -> Iterator[Served]:
+def served(book: Book, limits: ServerLimits = ServerLimits(), groups: Sequence[str] = ()) -> Iterator[Served]:
     """A server of a book, until the block ends."""
-    server = Served(book, limits)
+    server = Served(book, limits, groups)
     try:
         yield server
     finally:

@@ -87,14 +87,19 @@ def call_for(book: Book, caller: Caller, verb: Verb, read: Callable[[], Mapping[
     me = caller.participant(book)
     if verb.path[0] == "admin" and not isinstance(me, Book):
         raise Denied(f"only the book's owner may call {'.'.join(verb.path)}, not {me._session.actor!r}")
-    given = dict(read())
+    return call(me, verb, without_files(verb, read()))
+
+
+def without_files(verb: Verb, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call from elsewhere: no caller makes this host read a file. Raises BadInput."""
+    given = dict(arguments)
     if verb.name == "artifact":
-        given["_read"] = False  # a path is a name: no caller makes this host read a file
+        given["_read"] = False  # a path is a name
     if verb.path[0] == "claim" and given.get("artifacts"):
         raise BadInput(
             "artifacts are paths of your host: record each with claim.artifact, then complete the task"
         )
-    return call(me, verb, given)
+    return given
 
 
 def verb_named(path: str, offered: Mapping[str, Verb] | None = None) -> Verb:

@@ -40,6 +40,7 @@ def serve(
     allow_origins: Sequence[str] = (),
     token_file: str | None = None,
     limits: Mapping[str, float] | None = None,
+    tools: str | None = None,
 ) -> Output:
     """Serve the book over HTTP, and MCP at /mcp, until it is stopped. Clients need a token: `commonplace access
     create-token` makes one; an owner's token for as long as this server runs is shown on a terminal, or written to a
@@ -50,7 +51,7 @@ def serve(
     `allow_hosts` are names of this server that clients use. `allow_origins` are web pages that may call it, such as
     https://example.org. `token_file` is where an owner's token for this run of the server is written, readable by you
     alone. `limits` are limits of the server that are to be others, such as rate=100 for a hundred requests a second
-    by one token."""
+    by one token. `tools` are groups of further tools at /mcp, with commas: memory, work, documents, learn, admin."""
     try:
         from .http.app import LOCAL
         from .http.connections import HttpServer, listen
@@ -71,7 +72,10 @@ def serve(
     room = max(_most_files() - OTHER_FILES, 1)
     kept = msgspec.structs.replace(kept, connections=min(kept.connections, room))
     names = {*LOCAL, *allow_hosts, *((host,) if host not in ("0.0.0.0", "::") else ())}  # noqa: S104
-    server = book_server(book, token, limits=kept, hosts=tuple(names), origins=tuple(allow_origins))
+    server = book_server(
+        book, token, groups=tools.split(",") if tools else (), limits=kept, hosts=tuple(names),
+        origins=tuple(allow_origins),
+    )  # fmt: skip
     try:
         running = HttpServer(
             server,
@@ -109,15 +113,19 @@ def serve(
     return Output({"served": url} if not shell.json else None, ())
 
 
-def book_server(book: Book, token: str, **how: Any) -> BookServer:
+def book_server(book: Book, token: str, *, groups: Sequence[str] = (), **how: Any) -> BookServer:
     """A server of a book with MCP at /mcp, as the actor of each request's token. `token` is the owner's for as long as
-    it runs."""
+    it runs. `groups` are groups of further tools."""
     from mcp.server.transport_security import TransportSecuritySettings
 
     from .http.app import BookServer
     from .mcp.server import build_server
 
-    tools = build_server(lambda context: server.participant_of(context.request))  # type: ignore[arg-type]
+    tools = build_server(
+        lambda context: server.participant_of(context.request),  # type: ignore[arg-type]
+        groups=groups,
+        allows=lambda context: server.allowed_of(context.request),  # type: ignore[arg-type]
+    )
     # Host and Origin are checked in front of it.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     mounted = tools.streamable_http_app(streamable_http_path="/mcp", transport_security=security)

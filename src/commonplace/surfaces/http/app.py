@@ -46,11 +46,11 @@ from ...telemetry import answering_http
 from ...verbs import Verb
 from ...wire import outgoing
 from ..network import Caller, call_for, served, verb_named
-from .admission import EVERY_VERB, Admission, Authenticate, Gate, token_of
+from .admission import Admission, Authenticate, Gate, token_of
 from .limits import FairThreads, Rate, Repeats, ServerLimits, Slots
 from .messages import Rendered, from_body, from_query, is_typed, position_in, problem, rendered, shown_plain
 from .request_log import LogLine
-from .streams import EventStream, Feed, Feeds, position_of
+from .streams import EventStreamResponse, EventStreams, StreamRequest, position_of
 
 log = logging.getLogger("commonplace.http")
 
@@ -88,7 +88,7 @@ class BookServer:
         self._gate = Gate(authenticate, self._threads, limits, hosts, origins)
         self.calls = Slots("calls", limits.at_once, limits.at_once_each)
         self.streams = Slots("streams", limits.streams, limits.streams_each)
-        self._feeds = Feeds(book, authenticate, self._threads, limits.page)
+        self._event_streams = EventStreams(book, authenticate, self._threads, limits.page)
         self._repeats, self._readings = Repeats(), Rate(READINGS, "from this address")
         self._lifespan = lifespan
         self.instance = uuid4().hex
@@ -111,7 +111,7 @@ class BookServer:
     @property
     def closing(self) -> asyncio.Event:
         """Set when the server ends: streams end, and what comes in then is refused."""
-        return self._feeds.closing
+        return self._event_streams.closing
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -236,9 +236,7 @@ class BookServer:
         used = ExitStack()
         try:
             admission = await self._admitted(request, line)
-            if not admission.allows(EVERY_VERB):
-                raise Denied("this token is for some verbs alone, and this address needs one for all of them")
-            participant = admission.caller.participant
+            participant, scope["allows"] = admission.caller.participant, admission.allows
             scope["participant"] = await self._in_thread(admission, lambda: participant(self.book))
             slots = self.streams if request.method == "GET" else self.calls
             used.enter_context(slots.one(admission.token))
@@ -268,6 +266,12 @@ class BookServer:
         """Who makes a request to a mounted application."""
         participant: Participant = request.scope["participant"]
         return participant
+
+    @staticmethod
+    def allowed_of(request: Request) -> Callable[[str], bool]:
+        """Which verbs the token of a request to a mounted application allows, by their paths."""
+        allows: Callable[[str], bool] = request.scope["allows"]
+        return allows
 
     # verbs
 
@@ -403,11 +407,11 @@ class BookServer:
         head = await self._in_thread(admission, begin)
         slot = ExitStack()
         slot.enter_context(self.streams.one(admission.token))
-        feed = Feed(
+        asked = StreamRequest(
             admission.caller, token_of(request), f"{admission.token} streams", given,
             head if after is None else after, timeout, outgoing if is_typed(request) else shown_plain,
         )  # fmt: skip
-        return EventStream(self._feeds.events(feed), slot, request.state.line)
+        return EventStreamResponse(self._event_streams.events(asked), slot, request.state.line)
 
     # the server itself
 
@@ -452,7 +456,7 @@ class BookServer:
         head = await self._in_thread(admission, partial(self._position, admission.caller))
         if position is not None and head <= position and seconds > 0:
             with self.streams.one(admission.token):
-                await self._feeds.grown(position, seconds)
+                await self._event_streams.grown(position, seconds)
             head = await self._in_thread(admission, partial(self._position, admission.caller))
         return rendered({"head": head}, typed=is_typed(request)).response()
 
