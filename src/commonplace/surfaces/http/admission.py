@@ -14,8 +14,6 @@ from ..network import Caller
 from .limits import FairThreads, Rate, ServerLimits, Slots
 from .messages import header, header_list
 
-EVERY_VERB = "*"
-"""No verb is called so: only a token for all verbs allows it."""
 STRANGERS = "strangers"
 """The lane of all requests whose tokens were not valid here before."""
 
@@ -59,6 +57,11 @@ class Gate:
         self._check_place(request)
         admission = await self._looked_up(request)
         self._rate.take(admission.token)
+        return admission._replace(caller=_in_name_of(request, admission.caller))
+
+    def again(self, request: Request) -> Admission:
+        """Who makes a request that is still open. Raises Unauthorized once its token is valid no more."""
+        admission = self._authenticate(token_of(request))
         return admission._replace(caller=_in_name_of(request, admission.caller))
 
     def _check_place(self, request: Request) -> None:

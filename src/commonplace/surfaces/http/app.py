@@ -236,8 +236,8 @@ class BookServer:
         used = ExitStack()
         try:
             admission = await self._admitted(request, line)
-            participant, scope["allows"] = admission.caller.participant, admission.allows
-            scope["participant"] = await self._in_thread(admission, lambda: participant(self.book))
+            # Whether it may act as it asks to is said before anything of it is read.
+            await self._in_thread(admission, partial(admission.caller.participant, self.book))
             slots = self.streams if request.method == "GET" else self.calls
             used.enter_context(slots.one(admission.token))
             body = await self._body(request)
@@ -261,17 +261,13 @@ class BookServer:
         with used:
             await mounted(scope, received, noted)
 
-    @staticmethod
-    def participant_of(request: Request) -> Participant:
-        """Who makes a request to a mounted application."""
-        participant: Participant = request.scope["participant"]
-        return participant
+    def participant_of(self, request: Request) -> Participant:
+        """Who makes a request to a mounted application, as its token is now. Raises Unauthorized and Denied."""
+        return self._gate.again(request).caller.participant(self.book)
 
-    @staticmethod
-    def allowed_of(request: Request) -> Callable[[str], bool]:
-        """Which verbs the token of a request to a mounted application allows, by their paths."""
-        allows: Callable[[str], bool] = request.scope["allows"]
-        return allows
+    def allowed_of(self, request: Request) -> Callable[[str], bool]:
+        """Which verbs the token of such a request allows, by their paths. Raises Unauthorized."""
+        return self._gate.again(request).allows
 
     # verbs
 
