@@ -78,6 +78,7 @@ SPEC = {
     "silent": ("L2", "5.8"),
     "wrongclock": ("1.1", "L7", "7.2"),
     "neighbours": ("L5", "5.8"),
+    "served": ("7.4", "L12"),
 }
 SEED = 1
 

@@ -244,8 +244,11 @@ class Access:
         recorded: Event = self._session.submit("access.relabel", request, "relabel")
         return recorded
 
+    @verb
     def look_as(self, actor: str) -> Actor:
-        """The book as another actor sees it, read-only. Needs the right `see_as`, and is recorded."""
+        """The book as another actor sees it, read-only. Needs the right `see_as`, and is recorded.
+
+        `actor` is the one through whose eyes it is."""
         from .participant import Actor
 
         session = self._session

@@ -252,7 +252,8 @@ COVERED = {
     "claim.next", "claim.block", "claim.nudges", "claim.context", "claim.radar", "claim.decide", "claim.discover",
     "claim.artifact",
     # These block until something happens, or answer what only a program can hold:
-    "work.watch", "work.lead", "works.containing", "works.archive_finished", "work.complete_many", "runs.execute",
+    "work.watch", "work.lead", "work.reopen_claim", "access.look_as", "works.containing", "works.archive_finished",
+    "work.complete_many", "runs.execute",
     "runs.get", "access.redacted", "admin.proof", "admin.index_size", "thread.learn", "learn.register_tool",
 }  # fmt: skip
 """Verbs that no group adds."""

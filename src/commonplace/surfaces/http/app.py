@@ -48,7 +48,7 @@ from ...errors import (
 )
 from ...ledger.events import Event
 from ...participant import Participant
-from ...registry import only_reads
+from ...registry import MADE_UNDER_ID, only_reads
 from ...verbs import Verb
 from ...wire import outgoing
 from ..network import Caller, call_for, named_list, served, verb_named
@@ -116,6 +116,7 @@ class BookServer:
                 Route("/v1/book", self._guarded(self._about)),
                 Route("/v1/head", self._guarded(self._head)),
                 Route("/v1/watch", self._guarded(self._watch), methods=["GET"]),
+                Route("/v1/work/watch", self._guarded(self._watch), methods=["GET"]),
                 Route("/v1/{path:path}", self._guarded(self._verb), methods=["GET", "POST"]),
             ],
             lifespan=self._living,
@@ -236,6 +237,7 @@ class BookServer:
         return caller._replace(
             as_actor=header(request, "actor"), in_scope=header(request, "scope"),
             reading=tuple(named_list(reading or "")), run_id=header(request, "run"),
+            looks_as=header(request, "looks-as"),
         )  # fmt: skip
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
@@ -323,10 +325,11 @@ class BookServer:
             raise BadInput("Idempotency-Key has 1 to 200 characters")
         path = ".".join(verb.path)
         who = f"{admission.token} {admission.caller}"
-        has_id = "id" in {each.name for each in verb.parameters if not each.id_of} and verb.path[0] != "work"
+        claims = path in ("work.claim", "claim.next")
+        has_id = claims or path in MADE_UNDER_ID
         if has_id:
             name = sha256(f"{who}\n{path}\n{key}".encode()).hexdigest()
-            arguments.setdefault("id", str(uuid5(UUID(int=0), name)))
+            arguments.setdefault("_event" if claims else "id", str(uuid5(UUID(int=0), name)))
         sent_to = request.headers.get("commonplace-sent-to")
         if sent_to not in (None, self.instance) and not has_id:
             raise OutcomeUnknown((), "the server was started anew after the call was sent")
@@ -373,9 +376,9 @@ class BookServer:
     # the change feed
 
     async def _watch(self, request: Request, admission: Admission) -> Response:
-        if not admission.allows("watch"):
-            raise Denied("this token does not allow watch")
-        verb = served()["watch"]
+        verb = _watched(request)
+        if not admission.allows(".".join(verb.path)):
+            raise Denied(f"this token does not allow {'.'.join(verb.path)}")
         given = from_query(verb, request.query_params.multi_items())
         last = request.headers.get("last-event-id")
         if last is not None:
@@ -398,7 +401,7 @@ class BookServer:
     ) -> AsyncIterator[bytes]:
         """Events as they are committed. The id of each is its position. The token and the rights are looked up anew for
         every page, so that what is revoked ends the stream."""
-        verb, reached = served()["watch"], given["after"]
+        verb, reached = _watched(request), given["after"]
         render = outgoing if is_typed(request) else shown_plain
         news = self.book.aio._bridge.news
         token = request.headers["authorization"].partition(" ")[2].strip()
@@ -501,6 +504,11 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._slot.__exit__(None, None, None)
+
+
+def _watched(request: Request) -> Verb:
+    """The verb whose events a request asks for: of the whole book, or of one work."""
+    return served()["work.watch" if request.url.path.endswith("/v1/work/watch") else "watch"]
 
 
 def _first(most: int, call: Callable[[], Iterator[Event]]) -> list[Event]:
