@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +190,7 @@ def _look(name: str, pattern: re.Pattern[str], once: bool) -> Look:
 
 def worst_texts(pattern: re.Pattern[str], rng: random.Random) -> Iterator[Callable[[int], str]]:
     """Texts that repeat what a pattern repeats, and what stands before it."""
-    tree = re._parser.parse(pattern.pattern, pattern.flags)  # type: ignore[attr-defined]
+    tree = import_module("re._parser").parse(pattern.pattern, pattern.flags)
     examples = _Examples(tree, rng)
     pumps = [(examples.of(before), examples.of(body)) for before, body in examples.repeats(list(tree), [])]
     whole = examples.of(list(tree))
@@ -240,8 +241,8 @@ class _Examples:
 
     def _chars(self, item: Any) -> list[str]:
         """The characters that an item matches, of those that are tried."""
-        alone = re._parser.SubPattern(self._state, [item])  # type: ignore[attr-defined]
-        matcher = re._compiler.compile(alone, self._state.flags)  # type: ignore[attr-defined]
+        alone = import_module("re._parser").SubPattern(self._state, [item])
+        matcher = import_module("re._compiler").compile(alone, self._state.flags)
         literal = [chr(item[1])] if str(item[0]) == "LITERAL" else []
         return literal or [char for char in CHARACTERS if matcher.fullmatch(char)] or [""]
 

@@ -23,7 +23,7 @@ from commonplace.testing.servers import Server, postgres_server, valkey_server
 from commonplace.testing.workers import MakeEngine
 from commonplace.work.verbs import Work
 from tests.models import ModelServer
-from tests.served_stories import BEHIND_A_SERVER, is_behind_a_server, is_served_story
+from tests.served_stories import BEHIND_A_SERVER, is_chosen
 from tests.serving import served
 from tests.shells import Cli, Ran
 from tests.telemetry_seen import Seen, watching
@@ -121,7 +121,7 @@ def redis_engine(valkey: Server) -> MakeEngine:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Stories that use only the public API run through a server, too: see `served_stories`."""
-    chosen = [item for item in items if not is_behind_a_server(item) or is_served_story(item)]
+    chosen = [item for item in items if is_chosen(item)]
     if len(chosen) < len(items):
         items[:] = chosen
 

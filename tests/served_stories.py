@@ -1,6 +1,6 @@
 """Which tests run a second time with the book behind a server: those that use only the public API.
 
-`make test` runs a share of them, `make faults` all: `COMMONPLACE_TEST_SERVED=all`.
+`make test` runs a share of them, `make faults` all of them: `COMMONPLACE_TEST_SERVED=all`, or `only` for nothing else.
 """
 
 from __future__ import annotations
@@ -13,86 +13,124 @@ import pytest
 BEHIND_A_SERVER = "served"
 
 SHARE = ("test_work_story", "test_threads", "test_scopes", "test_events", "test_history")
-MORE = (
-    "test_memory", "test_items", "test_access", "test_work", "test_claims", "test_prompts", "test_digest", "test_state",
-    "test_search", "test_resume", "test_lifecycle", "test_checklists", "test_hygiene", "test_verified",
-    "test_work_context", "test_work_reads", "test_work_board", "test_work_roles", "test_reflection", "test_curation",
-)  # fmt: skip
-
 EXCLUDED: dict[str, tuple[str, ...]] = {
-    "it records drafts, which are the library's own": ("test_an_actor_forges_nothing_with_a_draft",),
-    "it uses what lies below the verbs, or a handle that only the book itself has": (
-        "test_a_broken_index_is_done_without_and_the_answer_says_so",
-        "test_a_child_run_goes_one_level_deeper_within_the_limit",
-        "test_a_claim_is_gone_on_with_in_another_process",
-        "test_a_late_holder_is_refused_whatever_others_did_meanwhile",
-        "test_a_run_is_not_begun_under_an_id_that_is_taken",
-        "test_a_task_that_nobody_was_given_is_anybodys_after_a_crash",
-        "test_a_turn_has_all_that_an_actor_has",
-        "test_a_turn_keeps_its_rules_in_the_scopes_below_its_run",
-        "test_an_actors_export_holds_what_it_may_see_and_can_be_taken_in",
-        "test_an_agents_file_can_switch_its_memory_or_its_search_off",
-        "test_an_assignment_ends_by_whoever_plans_or_by_the_policy_reassign",
-        "test_any_past_position_can_be_read_forked_compared_and_rebuilt",
-        "test_asking_for_another_ones_view_is_a_right_and_is_recorded",
-        "test_cqrs_reads_a_projection_that_lags_and_says_as_of_where",
-        "test_each_moment_reads_and_writes_what_the_table_says",
-        "test_erasing_reaches_what_forks_and_merges_have_carried_on",
-        "test_event_sourced_state_is_what_its_events_say",
-        "test_nobody_finishes_what_another_one_holds",
-        "test_scopes_travel_with_copies_and_exports",
-        "test_secret_fields_are_redacted_in_event_views_errors_and_audit",
-        "test_the_id_of_a_run_in_another_scope_cannot_be_used",
-        "test_what_a_late_holder_decides_or_finds_is_refused",
-        "test_what_an_actor_reads_costs_at_most_twice_what_the_owner_reads",
-        "test_what_is_erased_is_gone_from_state_and_from_every_fork",
-        "test_what_was_completed_in_time_is_answered_again_later",
-        "test_whom_tasks_are_for_is_rebuilt_from_the_ledger",
-    ),
-    "it gives a function to a verb, which runs on the server": (
-        "test_budgets_are_strict_and_what_does_not_fit_is_told",
-        "test_lines_of_a_digest_and_of_memory_md_are_echoes",
-    ),
-    "it uses a verb that is not served: files, leads, blocking watches": (
+    "`work.lead`: a lead is a lease that a process of the book's host renews": (
         "test_a_leader_that_takes_long_over_a_step_stays_in_the_lead",
+        "test_a_leader_that_was_replaced_is_told_nothing_and_deals_with_nothing",
         "test_a_roles_task_is_on_the_board_and_comes_to_whoever_leads",
-        "test_a_task_is_completed_and_the_next_one_claimed_in_one_commit",
-        "test_a_work_that_is_over_can_be_discarded",
-        "test_anybody_can_follow_a_work",
+        "test_a_worker_waits_for_whoever_leads_to_decide_about_what_has_failed",
+        "test_another_takes_the_lead_when_the_first_dies_and_nothing_is_done_twice",
         "test_each_does_what_its_role_allows_and_sees_what_it_may",
-        "test_members_follow_their_private_work_and_nobody_else_does",
-        "test_the_same_file_can_be_imported_into_two_scopes",
+        "test_what_follows_from_the_last_task_is_done_by_whoever_comes_after_a_dead_leader",
+        "test_who_leads_awaits_its_handler_and_assigns_under_its_fence",
+        "test_who_takes_the_lead_again_replaces_itself",
+        "test_whoever_leads_ends_when_nothing_can_go_on",
         "test_whoever_leads_is_told_in_order",
         "test_whoever_leads_later_is_told_what_waits_and_each_thing_once",
-    ),
-    "it calls the tools of the process itself": ("test_the_tools_answer_with_their_envelopes",),
-    "it uses a helper that goes below the verbs, or a refusal that a server makes earlier": (
-        "test_a_fork_goes_its_own_way_and_is_merged_back_with_conflicts_shown",
-        "test_a_handler_that_returns_nonsense_fails_its_task_and_hears_what_is_urgent",
-        "test_a_roles_task_goes_to_agents_of_that_role_and_to_the_next_one_after_a_crash",
-        "test_a_stale_writer_gets_both_versions_and_other_keys_never_conflict",
-        "test_a_strict_contract_asks_for_confidence_and_a_partial_write_may_wait_with_the_rest",
-        "test_an_actor_reads_the_run_as_itself_and_cannot_take_anothers_turn",
-        "test_an_assigned_task_stays_its_agents_whatever_becomes_of_a_claim",
-        "test_an_output_that_breaks_its_contract_is_refused_by_field_and_rule",
-        "test_another_takes_the_lead_when_the_first_dies_and_nothing_is_done_twice",
-        "test_bisect_tells_what_a_run_would_have_been_told_without_one_memory",
-        "test_limits_refuse_the_write_that_would_pass_them_and_keep_the_state",
-        "test_nobody_acts_in_a_scope_without_a_name",
-        "test_one_of_several_alternatives_is_chosen_and_the_others_are_cancelled",
-        "test_start_values_come_from_the_caller_then_auto_inject_then_the_file",
-        "test_the_limits_are_kept_count_of_through_removals_erasures_forks_and_merges",
-        "test_verbs_on_runs_take_the_run_itself_and_their_answers_read_as_sentences",
-        "test_what_follows_from_the_last_task_is_done_by_whoever_comes_after_a_dead_leader",
         "test_whoever_takes_over_is_not_offered_what_was_dispatched_or_sent_back",
     ),
+    "files: `admin.proof`, `memory.export` and `import_`, `work.manage.export`, an actor's `export`": (
+        "test_a_pin_survives_rebuilding_exporting_and_copying",
+        "test_a_scope_is_found_with_all_that_names_it_and_nothing_is_left",
+        "test_a_turn_has_all_that_an_actor_has",
+        "test_a_work_that_is_over_can_be_discarded",
+        "test_an_actors_export_holds_what_it_may_see_and_can_be_taken_in",
+        "test_an_export_holds_no_trace_of_what_was_taken_away",
+        "test_scopes_travel_with_copies_and_exports",
+        "test_the_id_of_a_message_remains_and_says_why",
+        "test_the_same_file_can_be_imported_into_two_scopes",
+        "test_what_belongs_to_a_scope_is_found_and_erased_with_its_name",
+        "test_what_got_its_metadata_later_is_found_and_erased_with_it",
+        "test_who_relied_on_something_that_was_erased_is_told_without_naming_it",
+    ),
+    "`book.mirror`: the markdown lies on the book's host": (
+        "test_a_customer_is_found_erased_and_proven_gone",
+        "test_a_remark_is_no_part_of_what_a_person_edits",
+        "test_memory_md_shows_what_holds_and_marks_what_is_in_doubt",
+        "test_what_is_pinned_stays_in_memory_md_when_it_is_full",
+    ),
+    "`runs.execute`: it runs programs of the book's host": (
+        "test_a_manager_plans_and_workers_do",
+        "test_the_rights_of_one_workflow_bind_its_own_runs_and_nothing_else",
+        "test_the_same_run_gives_the_same_digests_on_any_engine",
+        "test_the_second_run_begins_with_what_the_first_one_has_learned",
+        "test_workers_tell_each_other_what_they_find",
+    ),
+    "`run.child` with a `policy`, which a workflow's files say": (
+        "test_a_turn_keeps_its_rules_in_the_scopes_below_its_run",
+        "test_the_id_of_a_run_in_another_scope_cannot_be_used",
+    ),
+    "a function is given to a verb that runs on the server: `count_tokens`, `matters`, `progress`": (
+        "test_bisect_tells_what_a_run_would_have_been_told_without_one_memory",
+        "test_budgets_are_strict_and_what_does_not_fit_is_told",
+        "test_progress_is_told_on_the_loop",
+    ),
+    "`access.tokens.authenticate`: a server asks it, and no verb": (
+        "test_a_client_acts_as_the_actor_of_its_token",
+        "test_a_token_ends_when_it_expires_or_is_revoked",
+        "test_an_erased_token_is_no_longer_valid_and_a_revoked_one_does_not_come_back",
+        "test_nothing_tells_a_wrong_secret_from_an_unknown_token",
+        "test_tokens_are_the_same_after_a_rebuild",
+    ),
+    "`Tools` reads MEMORY.md below the verbs": (
+        "test_an_agents_file_can_switch_its_memory_or_its_search_off",
+        "test_lines_of_a_digest_and_of_memory_md_are_echoes",
+        "test_the_tools_answer_with_their_envelopes",
+        "test_what_is_disputed_is_marked_wherever_it_is_shown",
+    ),
+    "`session.services`: it throws the index away, or sets the folder that facts are checked against": (
+        "test_a_broken_index_is_done_without_and_the_answer_says_so",
+        "test_a_digest_a_prompt_and_a_context_leave_one_event_each",
+        "test_a_run_that_is_opened_after_its_events_hides_what_fits_its_patterns",
+        "test_each_moment_reads_and_writes_what_the_table_says",
+        "test_logs_and_decisions_of_a_run_are_hidden_too",
+        "test_many_pages_of_events_are_looked_at_once",
+        "test_what_becomes_a_secret_later_leaves_every_search",
+        "test_what_is_no_secret_any_more_because_it_was_erased_is_as_in_a_new_index",
+    ),
+    "it changes, drops or counts rows, trips and transactions of `book.ledger`": (
+        "test_a_rule_whose_bytes_have_changed_is_corrupt_and_a_rebuild_mends_it",
+        "test_a_rule_with_a_value_that_does_not_exist_is_no_rule_that_allows_more",
+        "test_a_task_is_completed_and_the_next_one_claimed_in_one_commit",
+        "test_memory_settings_that_cannot_be_read_are_no_defaults",
+        "test_tasks_and_branches_whose_words_were_erased_can_be_gone_on_with",
+        "test_views_deleted_and_rebuilt_answer_the_same",
+        "test_what_an_actor_reads_costs_at_most_twice_what_the_owner_reads",
+    ),
+    "it makes `book.ledger.submit` or `Book.verify` fail in this process": (
+        "test_a_worker_that_does_not_know_whether_its_failure_was_recorded_tells_it_once",
+        "test_an_error_that_speaks_of_a_shutdown_is_raised_as_it_is",
+        "test_ctrl_c_gives_back_what_the_book_has_just_claimed_for_a_worker",
+    ),
+    "it makes an object of the library itself: a draft of an event, a `WorkFocus`": (
+        "test_an_actor_forges_nothing_with_a_draft",
+        "test_the_line_is_not_quoted_once_its_reader_may_not_read_it",
+    ),
+    "it reads `aio.admin.facts` and `aio.ledger.snapshot` without a call": (
+        "test_every_verb_answers_the_same",
+    ),
+    "a turn whose scope has lost its name: each call opens it anew, and is Denied, not NotFound": (
+        "test_nobody_acts_in_a_scope_without_a_name",
+    ),
+    "it counts on a first call of less than 60 ms": (
+        "test_a_digest_as_of_a_position_is_of_the_time_of_its_event",
+    ),
 }
-"""Tests of these modules that do not run so, by the reason."""
+"""Stories that do not run so, by the reason."""
 
 
 def is_behind_a_server(item: pytest.Item) -> bool:
     call = getattr(item, "callspec", None)
     return call is not None and call.params.get("engine_name") == BEHIND_A_SERVER
+
+
+def is_chosen(item: pytest.Item) -> bool:
+    """Whether a test runs: of those behind a server the stories of the share, or all of them ("all"); with "only",
+    all of them and nothing else."""
+    asked = os.environ.get("COMMONPLACE_TEST_SERVED", "")
+    if not is_behind_a_server(item):
+        return asked != "only"
+    return is_served_story(item) and (asked in ("all", "only") or _module(item) in SHARE)
 
 
 def is_served_story(item: pytest.Item) -> bool:
@@ -102,7 +140,9 @@ def is_served_story(item: pytest.Item) -> bool:
         return False
     if function._fixtureinfo.name2fixturedefs["book"][-1].baseid.endswith(".py"):
         return False  # the module opens its book in another way
-    every = os.environ.get("COMMONPLACE_TEST_SERVED") == "all"
-    chosen = (*SHARE, *MORE) if every else SHARE
-    module = function.module.__name__.rpartition(".")[2]
-    return module in chosen and not any(function.originalname in names for names in EXCLUDED.values())
+    return not any(function.originalname in names for names in EXCLUDED.values())
+
+
+def _module(item: pytest.Item) -> str:
+    name: str = cast(pytest.Function, item).module.__name__
+    return name.rpartition(".")[2]

@@ -50,12 +50,16 @@ MAY_IMPORT = {
         "errors", "files", "ledger", "engines.contract", "access", "access_verbs", "documents", "memory", "state",
         "verbs",
     },
+    "remote": {
+        "errors", "version", "telemetry", "ledger", "engines.contract", "access", "work", "threads", "verbs", "session",
+        "run", "participant", "registry", "admin", "wire", "aio",
+    },
 }  # fmt: skip
 # The modules of the package itself, from the lowest to the highest: each may import the folders and those before it.
 IN_ORDER = [
     "errors", "version", "web", "models", "telemetry", "verbs", "session", "event_verbs", "access_verbs", "prompts",
-    "receipts", "inbox", "runs", "participant", "run", "registry", "finding", "proof", "admin", "wire", "aio", "remote",
-    "book", "__init__", "__main__",
+    "receipts", "inbox", "runs", "participant", "run", "registry", "finding", "proof", "admin", "wire", "aio", "book",
+    "__init__", "__main__",
 ]  # fmt: skip
 # What a module makes for its caller is imported when it is called for.
 WHEN_CALLED = {

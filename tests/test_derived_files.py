@@ -19,6 +19,7 @@ from commonplace.index import Doc, Index, Put, Who, embedder_of, store
 from commonplace.recall import book_index as book_index_module
 from commonplace.state.policy import Policy, Start
 from commonplace.state.requests import Open
+from tests.serving import ledger_below
 from tests.shells import Cli
 
 MODES = ("hybrid", "keyword", "semantic")
@@ -52,7 +53,7 @@ def say(book: Book, text: str, run: str = "r", **more: Any) -> str:
 
 
 def open_run(book: Book, id: str = "r", parent: str | None = None, **rules: Any) -> Any:
-    book.ledger.submit("state.open", Open(id, "owner", Policy(**rules), Start(), {}, parent=parent))
+    ledger_below(book).submit("state.open", Open(id, "owner", Policy(**rules), Start(), {}, parent=parent))
     return book.run(run_id=id)
 
 

@@ -82,6 +82,7 @@ SPEC = {
     "streams": ("7.4", "L4"),
     "contract": ("7.4", "L12"),
     "floods": ("7.4", "L5"),
+    "served": ("7.4", "L12"),
 }
 SEED = 1
 

@@ -15,6 +15,7 @@ from commonplace.run import Run
 from commonplace.state.policy import Policy, Start
 from commonplace.state.requests import Open
 from commonplace.work.prompting import WorkFocus
+from tests.serving import ledger_below
 
 WORD = "quartzfjord"
 
@@ -251,7 +252,7 @@ class TestHiddenThingsShapeNothing:
 
 def with_a_pin(book: Book, id: str) -> Run:
     """A run in which nobody but its holder sees a field called pin."""
-    book.ledger.submit("state.open", Open(id, "owner", Policy(never_share=("pin",)), Start(), {}))
+    ledger_below(book).submit("state.open", Open(id, "owner", Policy(never_share=("pin",)), Start(), {}))
     return book.run(run_id=id)
 
 

@@ -16,6 +16,7 @@ from commonplace.state.policy import AgentMemory, AgentPolicy, Policy
 from commonplace.state.requests import Open
 from commonplace.surfaces.tools import Tools, schema
 from commonplace.surfaces.tools import tools as known_tools
+from tests.serving import ledger_below
 
 
 @pytest.fixture
@@ -274,7 +275,7 @@ def test_an_agents_file_can_switch_its_memory_or_its_search_off(book: Book) -> N
         "blind": AgentPolicy(memory=AgentMemory(search=False)),
         "narrow": AgentPolicy(memory=AgentMemory(tiers=("working",))),
     }
-    book.ledger.submit("state.open", Open("r", "owner", Policy(agents=agents)))
+    ledger_below(book).submit("state.open", Open("r", "owner", Policy(agents=agents)))
     book.remember("The gate closes at nine.")
     tools = Tools(book)
     assert tools.call("memory.read", {"target": "dates"}, actor="off", run_id="r")["status"] == 503

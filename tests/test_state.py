@@ -14,6 +14,7 @@ import commonplace
 from commonplace import Book, Run
 from commonplace.state.policy import AgentPolicy, Persistence, Policy, Start, StateLimits
 from commonplace.state.requests import Open
+from tests.serving import ledger_below
 
 CONTRACT = {
     "type": "object",
@@ -29,7 +30,7 @@ CONTRACT = {
 
 def open_run(book: Book, id: str = "r", given: Mapping[str, Any] | None = None, **rules: Any) -> Run:
     start = rules.pop("start", Start())
-    book.ledger.submit("state.open", Open(id, "owner", Policy(**rules), start, dict(given or {})))
+    ledger_below(book).submit("state.open", Open(id, "owner", Policy(**rules), start, dict(given or {})))
     return book.run(run_id=id)
 
 

@@ -17,6 +17,7 @@ from commonplace.memory.markdown import block, fields
 from commonplace.memory.repository_facts import lasting_subject
 from commonplace.state.policy import AgentMemory, AgentPolicy, Policy, SharingRule
 from commonplace.state.requests import Open
+from tests.serving import ledger_below
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -61,7 +62,7 @@ def test_the_log_holds_only_what_every_agent_may_see(book: Book) -> None:
     policy = Policy(
         strategy="selective", rules=rules, never_share=("never",), sensitive_fields=("hush",), agents=agents
     )
-    book.ledger.submit("state.open", Open("r", "owner", policy))
+    ledger_below(book).submit("state.open", Open("r", "owner", policy))
     run = book.run(run_id="r")
     said = {
         "open": "told",
@@ -79,7 +80,7 @@ def test_the_log_holds_only_what_every_agent_may_see(book: Book) -> None:
     for word in ("told", "quiet-word", "psst"):
         assert word not in log_of(book) or word == "told"
     isolated = Policy(strategy="isolated", agents={"ada": AgentPolicy()})
-    book.ledger.submit("state.open", Open("i", "owner", isolated))
+    ledger_below(book).submit("state.open", Open("i", "owner", isolated))
     book.run(run_id="i").agent("ada").finish({"open": "alone"})
     assert "alone" not in log_of(book)
 

@@ -244,12 +244,15 @@ class Access:
         recorded: Event = self._session.submit("access.relabel", request, "relabel")
         return recorded
 
+    @verb
     def look_as(self, actor: str) -> Actor:
-        """The book as another actor sees it, read-only. Needs the right `see_as`, and is recorded."""
+        """The book as another actor sees it, read-only. Needs the right `see_as`, and is recorded.
+
+        `actor` is the one through whose eyes it is."""
         from .participant import Actor
 
         session = self._session
-        session.submit("access.look", Look(session.actor, check_actor(actor)), "view_of")
+        record_look(session, actor)
         return Actor(session.seen_by(session.actor, actor))
 
     @verb
@@ -261,6 +264,12 @@ class Access:
         return entries(redacted(self._session, events(self._session, run_id=run_id, at=at)))
 
     redacted = method(redacted)
+
+
+def record_look(session: Session, actor: str) -> Event:
+    """Record that somebody looks through the eyes of another actor. Raises Denied without the right to."""
+    event: Event = session.submit("access.look", Look(session.actor, check_actor(actor)), "view_of")
+    return event
 
 
 def _granted(scopes: Mapping[str, str] | Sequence[str]) -> tuple[tuple[Path, Permission], ...]:

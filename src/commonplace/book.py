@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -76,32 +75,37 @@ def open(
     count_tokens: Callable[[str], int] | None = None,
     timeout: float = TIMEOUT,
     token: str | None = None,
+    insecure: bool = False,
 ) -> Book:
     """Open a book, and create it if it is not there (`create=False`: raise BookNotFound instead).
 
-    `url` is a path (SQLite), `memory:`, `file:FOLDER`, `postgresql://…`, `redis://…` or `unix://SOCKET`; or
-    `http://…`, a book behind `commonplace serve`, which `token` (or the variable COMMONPLACE_TOKEN) gives access to. A
-    database server holds many books, told apart by `name` or `?book=NAME`. `durability="process"` is SQLite's faster
-    mode, which may lose the last commits in a power cut. `capabilities` add kinds, commands and views of
-    your own; a book that holds them opens only with them. `mirror` is the folder that shows the book's memory as
-    markdown, True for the one that the book lies in; if there is one already, it is found. Hand edits in it are taken
-    in now, and it is written when the book is closed. A book or folder that this user did not make is not synced, and
-    an embedder that it names is not used if it sends texts elsewhere or loads a model by name, until they say
-    `trust=True` once: with `mirror` given NotTrusted is raised, else a warning says so. `repository` is
-    the folder of files that what is remembered is checked against; unless it is named, the git repository that a local
-    book lies in. `count_tokens` counts the tokens of a text for budgets, in place of one for every four characters.
-    `timeout` is how many seconds a call waits for the book's lock, or for a server's answer, before it raises Busy or
-    EngineUnavailable, or OutcomeUnknown where a write may have landed.
+    `url` is a path (SQLite), `memory:`, `file:FOLDER`, `postgresql://…`, `redis://…` or `unix://SOCKET`; or `http://…`,
+    a book behind `commonplace serve`, which `token` (or the variable COMMONPLACE_TOKEN, or the file that
+    COMMONPLACE_TOKEN_FILE names) gives access to; over http:// a token goes to this host alone, unless `insecure` says
+    that the network is trusted. A database server holds many books, told apart by `name` or `?book=NAME`.
+    `durability="process"` is SQLite's faster mode, which may lose the last commits in a power cut. `capabilities` add
+    kinds, commands and views of your own; a book that holds them opens only with them. `mirror` is the folder that
+    shows the book's memory as markdown, True for the one that the book lies in; if there is one already, it is found.
+    Hand edits in it are taken in now, and it is written when the book is closed. A book or folder that this user did
+    not make is not synced, and an embedder that it names is not used if it sends texts elsewhere or loads a model by
+    name, until they say `trust=True` once: with `mirror` given NotTrusted is raised, else a warning says so.
+    `repository` is the folder of files that what is remembered is checked against; unless it is named, the git
+    repository that a local book lies in. `count_tokens` counts the tokens of a text for budgets, in place of one for
+    every four characters. `timeout` is how many seconds a call waits for the book's lock, or for a server's answer,
+    before it raises Busy or EngineUnavailable, or OutcomeUnknown where a write may have landed.
     """
     if not isinstance(timeout, int | float) or not 0 < timeout < 1e6:
         raise BadInput(f"timeout {shown(timeout)} is not a number of seconds above 0")
     if str(url).startswith(("http://", "https://")):
         from .remote import connect
 
-        token = token or os.environ.get("COMMONPLACE_TOKEN")
-        return cast(Book, connect(str(url), token, timeout))  # the same verbs, behind a server
-    if token is not None:
-        raise BadInput("token goes with the URL of a server: http://… or https://…")
+        others = {
+            "name": name, "capabilities": capabilities, "mirror": mirror, "trust": trust, "repository": repository,
+            "count_tokens": count_tokens, "durability": "" if durability == "full" else durability,
+        }  # fmt: skip
+        return cast(Book, connect(str(url), token, timeout, insecure=insecure, others=others))
+    if token is not None or insecure:
+        raise BadInput("token and insecure go with the URL of a server: http://… or https://…")
     registry, begun_ns = Registry((*BUILT_IN, *capabilities)), time.time_ns()
     engine, book = locate(url, name, durability)
     engine.timeout = timeout

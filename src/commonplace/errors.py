@@ -133,6 +133,7 @@ class Conflict(CommonplaceError):
 
     code = "conflict"
     status = 409
+    details: tuple[Mapping[str, object], ...] = ()
 
     def __init__(self, message: str, details: Sequence[Mapping[str, object]] = ()) -> None:
         super().__init__(message)
@@ -328,4 +329,4 @@ class OutcomeUnknown(CommonplaceError):
         self.cause = cause
 
     def as_dict(self) -> dict[str, object]:
-        return {**super().as_dict(), "ids": list(self.ids)}
+        return {**super().as_dict(), "ids": list(self.ids), "cause": self.cause}

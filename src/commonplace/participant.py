@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .access.commands import VIEWED
 from .access.rights import OWNER, check_actor
-from .access_verbs import Access
+from .access_verbs import Access, record_look
 from .documents.verbs import Documents
+from .errors import Denied
 from .event_verbs import event, events, record, record_all, watch
 from .inbox import inbox
 from .ledger.checks import check_call, check_path
@@ -144,6 +146,23 @@ def acting(
     if actor == OWNER:
         return owner if scope is None else Actor(owner._session.in_scope(scope))
     return Actor(owner._session.acting_as(check_actor(actor)).in_scope(scope))
+
+
+def begin_look(me: Participant, actor: str) -> str:
+    """Record that somebody looks through the eyes of another actor. Answers the id of the event. Raises Denied."""
+    return record_look(me._session, actor).id
+
+
+def looking(me: Participant, look: str) -> Actor:
+    """The book through another actor's eyes, for somebody whose look was recorded as this event, and who may still do
+    so. Raises Denied."""
+    session, event = me._session, me._session.ledger.event(look)
+    if event is None or event.kind != VIEWED or event.payload.get("actor") != session.actor:
+        raise Denied("looking through another actor's eyes begins with access.look_as, which is recorded")
+    actor = str(event.payload["of"])
+    if not session.rights().may("see_as"):
+        raise Denied(f"{session.actor!r} may not look through the eyes of {actor!r}")
+    return Actor(session.seen_by(session.actor, actor))
 
 
 def acting_within(

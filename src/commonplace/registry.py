@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import BadInput, NotFound
 from .run import Run, Turn
 from .threads.verbs import Thread
-from .verbs import Parameter, RunId, TaskId, Verb, WorkId, parts_within, verb_of, verbs_of
+from .verbs import Parameter, RunId, TaskId, Verb, WorkId, name_of, parts_within, verb_of, verbs_of
 from .work.handles import TaskHandle
 from .work.holding import Claim
 from .work.verbs import Work
@@ -97,15 +97,42 @@ def every_verb(properties: bool = False) -> Iterator[Verb]:
                 yield _with_ids(verb)
 
 
-PROPERTIES = ("run.status", "run.depth", "turn.state", "thread.id", "work.manage.outlook", "admin.status")
-WRITING = {"receipt", "peek", "model"}
-"""A verb that takes one of these may write although it takes `at`: a receipt, what it delivers, what a model said."""
+PROPERTIES = (
+    "run.status", "run.depth", "run.policy", "turn.state", "thread.id", "work.manage.outlook", "admin.status",
+)  # fmt: skip
+WRITING = {"receipt", "peek", "model", "new_id"}
+"""A verb that takes one of these may write although it takes `at`: a receipt, what it delivers, what a model said, the
+id of what it makes."""
 
 
 def only_reads(verb: Verb) -> bool:
     """Whether a verb writes nothing. Every verb that reads takes `at`."""
     names = {parameter.name for parameter in verb.parameters}
     return ("at" in names and not names & WRITING) or ".".join(verb.path) in PROPERTIES
+
+
+MADE_UNDER_ID = ("record", "remember", "documents.log", "documents.write_notes", "work.add_task")
+"""Verbs that take an id for what they make: the same call with the same id again answers as the first time."""
+FILES = "it reads or writes files of the host that the book is on: call it there"
+CALLED = "it calls a function of the caller: call it with the book opened on this host"
+NOT_SERVED = {
+    "runs.execute": "it runs programs of the host: run the workflow where the agents are",
+    "work.lead": "it is a lease that a process of this host renews: lead where the book is opened",
+    "admin.copy": FILES, "mirror.sync": FILES, "mirror.status": FILES, "thread.learn": CALLED,
+}  # fmt: skip
+"""Verbs that are not served, and why. Those that take a path are not served either, apart from `artifact`, which takes
+it as a name, and those of PLACES, which are served without it."""
+PLACES = {"run": ("workflow",), "run.child": ("policy", "start", "folder", "persistence")}
+"""Parameters that are left out where a verb is served: they are about files of the host, or read from them."""
+
+
+def not_served(verb: Verb) -> str:
+    """Why a verb is not served; "" if it is."""
+    path = ".".join(verb.path)
+    if path in NOT_SERVED:
+        return NOT_SERVED[path]
+    takes_path = any(name_of(kind) == "Path" for each in verb.parameters for kind in each.kinds)
+    return FILES if takes_path and verb.name != "artifact" and path not in PLACES else ""
 
 
 def verb_at(path: str) -> Verb:

@@ -95,6 +95,7 @@ class Run:
             return totals_of(snapshot, self.id).status
 
     @property
+    @verb
     def policy(self) -> Policy:
         """The rules that hold in it."""
         return self._opened.policy
@@ -133,8 +134,11 @@ class Run:
 
     # writing
 
+    @verb
     def agent(self, name: str) -> Turn:
-        """An agent's turn in this run, for a `with` block."""
+        """An agent's turn in this run, for a `with` block.
+
+        `name` is the agent whose turn it is."""
         name = check_actor(name)
         if self.viewer not in (OWNER, name):
             why = f"{self.viewer!r} may not act as {name!r}: an actor takes its own turns"
@@ -185,9 +189,10 @@ class Run:
         merged: Merged = self._submit("state.merge", Merge(self.id, self.viewer, prefer))
         return merged
 
+    @verb
     def child(
         self,
-        run_id: str | None = None,
+        new_id: str | None = None,
         *,
         policy: Policy | None = None,
         start: Start | None = None,
@@ -199,7 +204,12 @@ class Run:
     ) -> Run:
         """A run within this one, one level deeper. Its state begins with `inherit`, which comes from the events at
         the positions `sources`: what is erased there is erased in the child, too. Without a `policy`, this run's
-        holds."""
+        holds.
+
+        `new_id` is an id for it. `inherit` is what its state begins with. `sources` are the positions of the events
+        that `inherit` comes from. `workflow` says which workflow it is of: name and version. `policy` is the rules that
+        hold in it. `start` is what its state begins with by its workflow. `folder` is where its files lie.
+        `persistence` is how its state is kept in files."""
         for field, value, kind in (("policy", policy, Policy), ("start", start, Start)):
             if value is not None and not isinstance(value, kind):
                 raise BadInput(f"{field} {shown(value)} is not a {kind.__name__}")
@@ -208,7 +218,7 @@ class Run:
                 f"workflow {shown(workflow)} is not a mapping of strings, such as {{'name': 'daily'}}"
             )
         opening = Open(
-            new_event_id() if run_id is None else check_name("run_id", run_id),
+            new_event_id() if new_id is None else check_name("new_id", new_id),
             self.viewer,
             policy or self.policy,
             start or Start(),
@@ -349,14 +359,17 @@ class Turn(Actor):
         self.own_run._turn_ended()
 
     @verb
-    def fail(self, error: BaseException | str, **more: Any) -> None:
+    def fail(self, error: BaseException | str | Mapping[str, str], **more: Any) -> None:
         """End the turn as failed; the error goes to `_errors`, without secrets.
 
-        `error` is what went wrong."""
-        if not isinstance(error, BaseException | str):
+        `error` is what went wrong: an exception, text, or a mapping with its type and message."""
+        if isinstance(error, Mapping) and error.keys() == {"type", "message"}:
+            kind, message = check_name("type", error["type"]), check_text("message", error["message"])
+        elif isinstance(error, BaseException | str):
+            kind = type(error).__name__ if isinstance(error, BaseException) else "error"
+            message = plain_text(error)
+        else:
             raise BadInput(f"error {shown(error)} is neither an exception nor text: give what went wrong")
-        kind = type(error).__name__ if isinstance(error, BaseException) else "error"
-        message = plain_text(error)
         details = {"type": kind, "message": message}
         self.own_run.step(self.agent, FAILED, reason=message, error=details, **more)
 

@@ -20,7 +20,9 @@ import msgspec
 
 from .errors import BadInput, shown
 from .ledger.encoding import Blob
+from .ledger.scopes import written
 from .registry import HANDLES, ids_of
+from .threads.verbs import Thread
 from .work.holding import Claim
 
 PACKAGE = __name__.partition(".")[0]
@@ -33,7 +35,7 @@ def outgoing(value: Any) -> Any:
     if value is None or type(value) in (bool, str):
         return value
     if type(value) is int:
-        return value if -(2**53) <= value <= 2**53 else {MARK: "int", "digits": str(value)}
+        return value if -(2**53) <= value <= 2**53 else {MARK: "int", "hex": f"{value:x}"}
     if type(value) is float:
         return value if isfinite(value) else {MARK: "float", "text": str(value)}
     if type(value) is list or isinstance(value, Iterator):
@@ -62,6 +64,10 @@ def _marked(value: Any) -> dict[str, Any]:
         case Claim():
             claim = {"agent": value.agent, "task": outgoing(value.task), "work": value.work.id}
             return {MARK: "handle", "kind": "claim", "ids": claim}
+        case Thread():
+            scope = value._session.scope
+            ids = {"thread": value.name, "scope": written(scope) if scope else None}
+            return {MARK: "handle", "kind": "thread", "ids": ids}
     for name, (kind, _) in HANDLES.items():
         if type(value) is kind:
             return {MARK: "handle", "kind": name, "ids": ids_of(value)}
@@ -121,7 +127,7 @@ class _Incoming:
     def _marked(self, mark: Any, value: dict[str, Any], depth: int) -> Any:
         match mark:
             case "int":
-                return int(value["digits"])
+                return int(value["hex"], 16)
             case "float":
                 return float(value["text"])
             case "dict":

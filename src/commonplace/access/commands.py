@@ -177,12 +177,11 @@ def _stricter_below(overlay: Overlay, id: str, labels: dict[str, str]) -> dict[s
     return changes
 
 
-def decide_look(overlay: Overlay, request: Look) -> Denied | None:
+def decide_look(overlay: Overlay, request: Look) -> Denied | Event:
     refused = need(overlay, request.by, "see_as", request.of)
     if refused:
         return refused
-    overlay.emit(draft(VIEWED, actor=OWNER, payload={"actor": request.by, "of": request.of}))
-    return None
+    return overlay.emit(draft(VIEWED, actor=OWNER, payload={"actor": request.by, "of": request.of}))
 
 
 def need(overlay: Overlay, actor: str, act: str, what: str) -> Denied | None:

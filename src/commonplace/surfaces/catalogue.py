@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..access.rights import OWNER
 from ..errors import BadInput, Denied, shown
-from ..registry import call, names_under, verb_at
+from ..registry import call, names_under, not_served, verb_at
 from ..verbs import TaskId, Verb, WorkId, verb_of
 from .data import data_of
-from .network import not_served, without_files
+from .network import without_files
 from .tools import schema, tools
 
 if TYPE_CHECKING:
@@ -267,7 +267,8 @@ COVERED = {
     "claim.next", "claim.block", "claim.nudges", "claim.context", "claim.radar", "claim.decide", "claim.discover",
     "claim.artifact",
     # These block until something happens, or answer what only a program can hold:
-    "work.watch", "work.lead", "works.containing", "works.archive_finished", "work.complete_many", "runs.execute",
+    "work.watch", "work.lead", "work.reopen_claim", "access.look_as", "works.containing", "works.archive_finished",
+    "work.complete_many", "runs.execute",
     "runs.get", "access.redacted", "admin.proof", "admin.index_size", "thread.learn", "learn.register_tool",
 }  # fmt: skip
 """Verbs that no group adds."""

@@ -115,8 +115,8 @@ GROUPS = {
     ),
     "access": Group(
         "Who may do and see what.", ("access",), {
-            "access.redacted": None, "access.tokens.create": "create-token", "access.tokens.list": "tokens",
-            "access.tokens.revoke": "revoke-token",
+            "access.redacted": None, "access.look_as": None, "access.tokens.create": "create-token",
+            "access.tokens.list": "tokens", "access.tokens.revoke": "revoke-token",
         },
     ),
     "book": Group(
@@ -137,7 +137,7 @@ GROUPS = {
             "works.containing": None, "works.archive_finished": None,
             "work.board": None, "work.info": None, "work.counts": None, "work.tasks": None, "work.ready": None,
             "work.records": None, "work.claim": None, "work.complete_many": None, "work.inbox": None,
-            "work.watch": None,
+            "work.watch": None, "work.reopen_claim": None,
         },
         {
             "new": "working:new", "show": "working:show", "change": "working:change", "archive": "working:archive",
@@ -240,7 +240,7 @@ def _writes_memory(verb: Verb) -> bool:
 
 
 COMMON = (
-    ("book", "--book", "URL", "A path, file:DIR, postgresql://…, redis://… or unix://…"),
+    ("book", "--book", "URL", "A path, file:DIR, postgresql://, redis://, unix:// or http://."),
     ("user", "--user", None, "The book of this user, in place of the repository's."),
     ("actor", "--as", "ACTOR", "Who acts, and under whose rights; the owner, if not said."),
     ("scope", "--scope", "PATH", "The scope to act in, such as users/alice."),

@@ -33,6 +33,8 @@ Rows = list[tuple[str, object]]
 
 def place_of(url: str) -> Path | None:
     """The file or folder of a local book; None where a server keeps it."""
+    if url.startswith(("http://", "https://")):
+        return None
     engine, _ = locate(url)
     place = getattr(engine, "path", None) or getattr(engine, "folder", None)
     engine.close()

@@ -12,41 +12,21 @@ from typing import Any, NamedTuple
 
 from ..access.rights import OWNER
 from ..book import Book
-from ..errors import BadInput, Denied, NotFound, shown
-from ..participant import Participant, acting_within
-from ..registry import call, every_verb
-from ..verbs import Verb, name_of
-
-FILES = "it reads or writes files of the host that the book is on: call it there"
-CALLED = "it calls a function of the caller: call it with the book opened on this host"
-NOT_SERVED = {
-    "runs.execute": "it runs programs of the host: run the workflow where the agents are",
-    "access.redacted": "what is served is redacted already",
-    "work.watch": "it waits for ever: watch the book, and choose its events",
-    "work.lead": "it is a lease that a process of this host renews: lead where the book is opened",
-    "admin.copy": FILES, "mirror.sync": FILES, "mirror.status": FILES, "thread.learn": CALLED,
-}  # fmt: skip
-"""Verbs that are not served, and why. Those that take a path are not served either, apart from `artifact`, which takes
-it as a name."""
-
-
-def not_served(verb: Verb) -> str:
-    """Why a verb is not served; "" if it is."""
-    path = ".".join(verb.path)
-    if path in NOT_SERVED:
-        return NOT_SERVED[path]
-    takes_path = any(name_of(kind) == "Path" for each in verb.parameters for kind in each.kinds)
-    return FILES if takes_path and verb.name != "artifact" and path != "run" else ""
+from ..errors import Denied, NotFound, shown
+from ..participant import Participant, acting_within, begin_look, looking
+from ..registry import PLACES, call, every_verb, not_served
+from ..verbs import Verb
 
 
 @cache
 def served() -> dict[str, Verb]:
-    """Every verb that is served, by its path with dots. `run` takes no workflow: that is a folder of this host."""
+    """Every verb that is served, by its path with dots."""
     verbs = {}
     for verb in every_verb(properties=True):
         if not not_served(verb):
-            kept = tuple(each for each in verb.parameters if verb.path != ("run",) or each.name != "workflow")
-            verbs[".".join(verb.path)] = verb._replace(parameters=kept)
+            path = ".".join(verb.path)
+            kept = tuple(each for each in verb.parameters if each.name not in PLACES.get(path, ()))
+            verbs[path] = verb._replace(parameters=kept)
     for path, verb in verbs.items():
         if path.startswith("claim.") and verb.fields:  # it hands them on to the verb of its work
             own = {"work", *(each.name for each in verb.parameters)}
@@ -65,6 +45,8 @@ class Caller(NamedTuple):
     in_scope: str | None = None
     reading: tuple[str, ...] = ()
     run_id: str | None = None
+    look: str | None = None
+    """The id of the event that records that the caller looks through another actor's eyes."""
 
     def participant(self, book: Book) -> Participant:
         """The participant that calls. Raises Denied for another actor, unless the token is the owner's."""
@@ -78,7 +60,8 @@ class Caller(NamedTuple):
             actor = self.as_actor
         bounds = [(self.scope, self.reads), (self.in_scope, self.reading)]
         by_owner = self.actor == OWNER and self.scope is None
-        return acting_within(book, actor, bounds, self.run_id, by_owner=by_owner)
+        me = acting_within(book, actor, bounds, self.run_id, by_owner=by_owner)
+        return me if self.look is None else looking(me, self.look)
 
 
 def call_for(book: Book, caller: Caller, verb: Verb, read: Callable[[], Mapping[str, Any]]) -> Any:
@@ -87,18 +70,26 @@ def call_for(book: Book, caller: Caller, verb: Verb, read: Callable[[], Mapping[
     me = caller.participant(book)
     if verb.path[0] == "admin" and not isinstance(me, Book):
         raise Denied(f"only the book's owner may call {'.'.join(verb.path)}, not {me._session.actor!r}")
-    return call(me, verb, without_files(verb, read()))
+    given = without_files(verb, read())
+    if verb.path == ("access", "redacted"):
+        given["events"] = [me.event(id) for id in given.get("events", ())]
+    claimed = book.ledger.event(given["_event"]) if "_event" in given else None
+    if claimed is None:
+        if verb.path == ("access", "look_as"):
+            return begin_look(me, given["actor"])
+        return call(me, verb, given)
+    # The call was made before, by an earlier process of this server: it is answered as then.
+    if verb.name == "next":
+        call(me, verb, {name: value for name, value in given.items() if name != "_event"})
+    task_id = claimed.payload["task_id"]
+    return me.works.containing(task_id).reopen_claim(task_id, claimed.position)
 
 
 def without_files(verb: Verb, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call from elsewhere: no caller makes this host read a file. Raises BadInput."""
+    """The arguments of a call from elsewhere: no caller makes this host read a file."""
     given = dict(arguments)
-    if verb.name == "artifact":
+    if verb.name == "artifact" or (verb.path[0] == "claim" and given.get("artifacts")):
         given["_read"] = False  # a path is a name
-    if verb.path[0] == "claim" and given.get("artifacts"):
-        raise BadInput(
-            "artifacts are paths of your host: record each with claim.artifact, then complete the task"
-        )
     return given
 
 

@@ -246,7 +246,7 @@ def do(
 ) -> Output:
     """Do the tasks of a work one after the other with a command, as an agent. Ctrl-C or SIGTERM gives the task back.
     The command reads what there is to know about the task on stdin, and finds its id, its work and its token in
-    COMMONPLACE_TASK, COMMONPLACE_WORK and COMMONPLACE_TOKEN. What it writes to stdout is the summary. If its exit code
+    COMMONPLACE_TASK, COMMONPLACE_WORK and COMMONPLACE_CLAIM. What it writes to stdout is the summary. If its exit code
     is not 0, the task has failed, for the reason that it has written to stderr. Exit code 1 means that tasks failed.
     `command` does a task, with its arguments; after -- if it has options. `until` is done, until nothing can go on;
     idle, until nothing is ready; or stopped, until Ctrl-C. `wait` waits for tasks if there are none yet. `most` is how
@@ -263,7 +263,7 @@ def do(
         about = {
             "COMMONPLACE_TASK": claim.task.id,
             "COMMONPLACE_WORK": opened.id,
-            "COMMONPLACE_TOKEN": str(claim.token),
+            "COMMONPLACE_CLAIM": str(claim.token),
         }
         ran = subprocess.run(  # noqa: S603  it is what the user typed
             command, input=str(claim.context()), capture_output=True, text=True, errors="replace",

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from ..errors import Conflict, Fenced
+from ..errors import BadInput, Conflict, Fenced
+from ..ledger.checks import check_name
 from ..verbs import verb
-from .artifacts import made
+from .artifacts import Made, made
 from .checks import checked_text, listed, names, required_text, seconds, texts
 from .claims import run_out
 from .graph import new_task
@@ -21,6 +22,27 @@ if TYPE_CHECKING:
     from .contexts import Context
     from .radar import Overlap
     from .verbs import Work
+
+
+ARTIFACT_FIELDS = ("path", "type", "description", "content", "store", "commit", "branch")
+
+
+def _recorded(item: object) -> str:
+    """The id of an artifact that was recorded before; "" of one that is new. A mapping may hold it alone."""
+    if isinstance(item, Artifact):
+        return item.id
+    return check_name("id", item["id"]) if isinstance(item, Mapping) and item.keys() == {"id"} else ""
+
+
+def _made(item: Any, read: bool) -> Made:
+    """What a path, or a mapping with the fields of an artifact, says was made. Raises BadInput."""
+    if not isinstance(item, Mapping):
+        return made(item, read=read)
+    stray = sorted(set(map(str, item)) - set(ARTIFACT_FIELDS))
+    if stray or "path" not in item:
+        wrong = f"has no {stray[0]!r}" if stray else "needs a path"
+        raise BadInput(f"an artifact {wrong}: its fields are {', '.join(ARTIFACT_FIELDS)}")
+    return made(**item, read=read)
 
 
 class Claim:
@@ -44,11 +66,6 @@ class Claim:
 
     def _do(self, command: str, **fields: Any) -> Task:
         return self._becomes(self._ask(command, **fields))
-
-    def _answered(self, answer: object) -> None:
-        """Note what a server has answered to a verb of this claim."""
-        if isinstance(answer, Task):
-            self._becomes(answer)
 
     def _becomes(self, task: Task) -> Task:
         self.task, self._done = task, task.status != "in_progress" or task.token != self.token
@@ -89,13 +106,15 @@ class Claim:
         *,
         next_steps: Sequence[str] = (),
         learnings: Sequence[str] = (),
-        artifacts: Sequence[str | Path | Artifact] = (),
+        artifacts: Sequence[str | Path | Mapping[str, Any] | Artifact] = (),
+        _read: bool = True,
     ) -> Task:
-        """The task is done: it is completed, or waits for a review if it needs one. Paths among the `artifacts` are
-        recorded as `artifact` does it. The same call again answers as the first time.
+        """The task is done: it is completed, or waits for a review if it needs one. Paths among the `artifacts`, or
+        mappings with the fields of `artifact`, are recorded as `artifact` does it. The same call again answers as the
+        first time.
 
         `artifacts` is what was made: paths of files."""
-        self._complete(None, summary, next_steps, learnings, artifacts)
+        self._complete(None, summary, next_steps, learnings, artifacts, None, _read)
         return self.task
 
     @verb
@@ -105,15 +124,16 @@ class Claim:
         *,
         next_steps: Sequence[str] = (),
         learnings: Sequence[str] = (),
-        artifacts: Sequence[str | Path | Artifact] = (),
+        artifacts: Sequence[str | Path | Mapping[str, Any] | Artifact] = (),
         _event: str | None = None,
+        _read: bool = True,
     ) -> Claim | None:
         """Complete the task and claim the next one, in one commit: half the waiting where tasks are small. Answers None
         when nothing is ready or the work is paused, and when the same call is made again; the task is completed all the
         same.
 
         `artifacts` is what was made: paths of files."""
-        following = self._complete(self.lease, summary, next_steps, learnings, artifacts, _event)
+        following = self._complete(self.lease, summary, next_steps, learnings, artifacts, _event, _read)
         return None if following is None else Claim(self.work, self.agent, following)
 
     def _complete(
@@ -122,12 +142,13 @@ class Claim:
         summary: str,
         next_steps: Sequence[str],
         learnings: Sequence[str],
-        artifacts: Sequence[str | Path | Artifact],
+        artifacts: Sequence[str | Path | Mapping[str, Any] | Artifact],
         event: str | None = None,
+        read: bool = True,
     ) -> Task | None:
         each = listed("artifacts", artifacts)
-        recorded = [item.id for item in each if isinstance(item, Artifact)]
-        new = tuple(made(item) for item in each if not isinstance(item, Artifact))
+        recorded = [id for item in each if (id := _recorded(item))]
+        new = tuple(_made(item, read) for item in each if not _recorded(item))
         result = TaskResult(
             checked_text("summary", summary), texts("next_steps", next_steps), texts("learnings", learnings),
             tuple(recorded),

@@ -8,6 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from ..access.commands import deny
 from ..access.masking import masked
 from ..access.rights import OWNER, Rights, check_actor, rights_of
@@ -22,6 +24,7 @@ from .graph import new_task
 from .handles import Approvals, TaskHandle, WorkManagement
 from .holding import Claim
 from .info import WorkInfo, info_of, may_know, no_work, shown_info
+from .kinds import CLAIMED
 from .listing import contributions_of, pending, visible_event, visible_records
 from .people import waiting
 from .reading import Reading
@@ -304,20 +307,35 @@ class Work:
         tasks = self._do("claim", holder, agent=holder, lease=length, count=count, task=wanted, event=event)
         return [Claim(self, holder, task) for task in tasks]
 
+    @verb
     def reopen_claim(self, task: str | Task, token: int) -> Claim:
         """The claim with this token again, in another process than the one that made it. Raises Fenced if it is no
-        longer in force."""
-        claim = self._with_token(task, token)
-        if claim.task.status != "in_progress":
-            raise Fenced(_not_in_force(claim.task, token))
-        return claim
+        longer in force.
 
-    def _with_token(self, task: str | Task, token: int) -> Claim:
-        """The last claim of a task, also after its end: the call that ended it can be repeated."""
+        `token` is the number that claiming it has answered."""
         last = self.task(task).info()
-        if last.token != token or last.assigned_to is None:
+        if last.token != token or last.assigned_to is None or last.status != "in_progress":
             raise Fenced(_not_in_force(last, token))
         return Claim(self, self._agent(last.assigned_to), last)
+
+    def _with_token(self, task: str | Task, token: int) -> Claim:
+        """A claim of a task, also after its end: the call that ended it can be repeated."""
+        last = self.task(task).info()
+        holder = last.assigned_to if last.token == token else self._claimed_by(last.id, token)
+        if holder is None:
+            raise Fenced(_not_in_force(last, token))
+        # Whether it is the holder that acts is decided with what it does.
+        agent = holder if self._actor == OWNER else self._actor
+        return Claim(self, agent, msgspec.structs.replace(last, token=token))
+
+    def _claimed_by(self, task: str, token: object) -> str | None:
+        """Who claimed a task under a token, which is the position of that event; None if nobody did."""
+        if type(token) is not int or not 0 < token <= self._ledger.head:
+            return None
+        for event in self._ledger.events(token - 1, token):
+            if event.kind == CLAIMED and event.payload.get("task_id") == task:
+                return event.actor
+        return None
 
     @verb
     def complete_many(self, claims: Sequence[Claim], summary: str = "") -> list[Task]:

@@ -130,7 +130,7 @@ class _Worker:
         head = self._work._session.ledger.head
         if self._is_unsure:
             with suppress(Conflict):  # it is no longer held
-                self._claim = _held_under(self._work, self._event)
+                self._claim = self._claimed_again()
             self._is_unsure = False
         if self._claim is None:
             self._event = new_id()
@@ -142,6 +142,12 @@ class _Worker:
             pause = self._work.manage.outlook().changes_in
             _wait(self._work, head, min(self._poll, pause or self._poll), self._stopped)
         return True
+
+    def _claimed_again(self) -> Claim | None:
+        """The claim whose answer was lost. A server answers the same call again as the first time."""
+        if self._work._session.remote is not None:
+            return claimed(self._work, self._agent, self._lease, self._event)
+        return _held_under(self._work, self._event)
 
     def _do(self, claim: Claim) -> None:
         """Do a task and say what came of it; the next one may come with the answer."""

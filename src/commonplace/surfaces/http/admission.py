@@ -106,4 +106,5 @@ def _in_name_of(request: Request, caller: Caller) -> Caller:
     return caller._replace(
         as_actor=header(request, "actor"), in_scope=header(request, "scope"),
         reading=header_list(request, "reads"), run_id=header(request, "run"),
+        look=header(request, "look"),
     )  # fmt: skip

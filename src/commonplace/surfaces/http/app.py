@@ -41,7 +41,7 @@ from ...errors import (
     TooManyRequests,
 )
 from ...participant import Participant
-from ...registry import only_reads
+from ...registry import MADE_UNDER_ID, only_reads
 from ...telemetry import answering_http
 from ...verbs import Verb
 from ...wire import outgoing
@@ -56,8 +56,10 @@ log = logging.getLogger("commonplace.http")
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 LONGEST_WAIT = 30.0
-OWN_ROUTES = ("/healthz", "/readyz", "/openapi.json", "/v1/book", "/v1/head", "/v1/watch")
-ONLY_GET = ("book", "head", "watch")
+OWN_ROUTES = ("/healthz", "/readyz", "/openapi.json", "/v1/book", "/v1/head", "/v1/watch", "/v1/work/watch")
+CLAIMS = ("work.claim", "claim.next")
+"""What these make has no id of its own, but the event of the claim has."""
+ONLY_GET = ("book", "head", "watch", "work.watch")
 """These have routes of their own."""
 READINGS = 20.0
 """How often a second one address may ask whether the server is ready: it needs no token, and reads the book."""
@@ -102,6 +104,7 @@ class BookServer:
                 Route("/v1/book", self._guarded(self._about)),
                 Route("/v1/head", self._guarded(self._head)),
                 Route("/v1/watch", self._guarded(self._watch)),
+                Route("/v1/work/watch", self._guarded(self._watch)),
                 Route("/v1/{path:path}", self._guarded(self._verb), methods=["GET", "POST"]),
             ],
             lifespan=self._living,
@@ -340,18 +343,18 @@ class BookServer:
             if "if_position" not in {parameter.name for parameter in verb.parameters}:
                 raise BadInput(f"{'.'.join(verb.path)} has no version to compare: leave If-Match out")
             more["if_position"] = position_in(tag)
-        own_id = None if key is None else _own_id(admission, verb, key)
-        if own_id is not None:
-            more["id"] = own_id
+        own_id = {} if key is None else _own_id(admission, verb, key)
 
         def answer() -> Rendered:
-            return self._answer(admission, verb, lambda: {**more, **read()}, typed=is_typed(request))
+            return self._answer(
+                admission, verb, lambda: {**own_id, **more, **read()}, typed=is_typed(request)
+            )
 
         call = partial(self._in_thread, admission, answer)
         try:
             if key is None:
                 return await call()
-            return await self._once(request, admission, verb, body, key, call, has_id=own_id is not None)
+            return await self._once(request, admission, verb, body, key, call, has_id=bool(own_id))
         except Stale as stale:
             if tag is not None:
                 stale.status = 412  # what HTTP says of an If-Match that does not hold
@@ -385,9 +388,9 @@ class BookServer:
     # the change feed
 
     async def _watch(self, request: Request, admission: Admission) -> Response:
-        if not admission.allows("watch"):
-            raise Denied("this token does not allow watch")
-        verb = served()["watch"]
+        verb = _watched(request)
+        if not admission.allows(".".join(verb.path)):
+            raise Denied(f"this token does not allow {'.'.join(verb.path)}")
         given = from_query(verb, request.query_params.multi_items())
         last = request.headers.get("last-event-id")
         if last is not None:
@@ -405,7 +408,7 @@ class BookServer:
         slot.enter_context(self.streams.one(admission.token))
         asked = StreamRequest(
             admission.caller, token_of(request), f"{admission.token} streams", given,
-            head if after is None else after, timeout, outgoing if is_typed(request) else shown_plain,
+            head if after is None else after, timeout, outgoing if is_typed(request) else shown_plain, verb,
         )  # fmt: skip
         return EventStreamResponse(self._event_streams.events(asked), slot, request.state.line)
 
@@ -477,15 +480,21 @@ class BadMethod(BadInput):
         self.allowed = allowed
 
 
-def _own_id(admission: Admission, verb: Verb, key: str) -> str | None:
+def _own_id(admission: Admission, verb: Verb, key: str) -> Arguments:
     """The id of what a call with an idempotency key makes, if the verb takes one: the same for each repetition. Raises
     BadInput."""
     if not 1 <= len(key) <= 200:
         raise BadInput("Idempotency-Key has 1 to 200 characters")
-    if "id" not in {each.name for each in verb.parameters if not each.id_of} or verb.path[0] == "work":
-        return None
     path, who = ".".join(verb.path), f"{admission.token} {admission.caller}"
-    return str(uuid5(UUID(int=0), sha256(f"{who}\n{path}\n{key}".encode()).hexdigest()))
+    if path not in (*CLAIMS, *MADE_UNDER_ID):
+        return {}
+    id = str(uuid5(UUID(int=0), sha256(f"{who}\n{path}\n{key}".encode()).hexdigest()))
+    return {"_event" if path in CLAIMS else "id": id}
+
+
+def _watched(request: Request) -> Verb:
+    """The verb whose events a request asks for: of the whole book, or of one work."""
+    return served()["work.watch" if request.url.path.endswith("/v1/work/watch") else "watch"]
 
 
 def _paged(verb: Verb, query: list[tuple[str, str]]) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from starlette.responses import StreamingResponse
 from ...book import Book
 from ...errors import BadInput, BookClosed, CommonplaceError, shown
 from ...ledger.events import Event
-from ..network import Caller, call_for, served
+from ...verbs import Verb
+from ..network import Caller, call_for
 from .admission import Authenticate
 from .limits import FairThreads
 from .request_log import LogLine
@@ -35,6 +36,7 @@ class StreamRequest(NamedTuple):
     after: int
     timeout: float | None
     render: Callable[[Any], Any]
+    verb: Verb
 
 
 class EventStreams:
@@ -79,7 +81,7 @@ class EventStreams:
         self._authenticate(stream.token)
         head = self._book.head
         asked = {**stream.filters, "after": after, "timeout": 0}
-        events = call_for(self._book, stream.caller, served()["watch"], lambda: asked)
+        events = call_for(self._book, stream.caller, stream.verb, lambda: asked)
         return list(islice(events, self._page)), head
 
     async def grown(self, reached: int, seconds: float) -> bool:

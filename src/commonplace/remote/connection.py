@@ -1,0 +1,418 @@
+"""The way to one server: connections, the token, deadlines, and how a call is sent again."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from http.client import HTTPResponse
+from io import BufferedReader, RawIOBase
+from ipaddress import ip_address
+from threading import Event as Flag
+from time import monotonic
+from typing import Any, NamedTuple, NoReturn
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import msgspec
+
+from ..errors import (
+    BadInput,
+    BookClosed,
+    CommonplaceError,
+    EngineUnavailable,
+    ForkedBook,
+    MissingExtra,
+    OutcomeUnknown,
+    shown,
+)
+from ..telemetry import carry
+from ..version import install_hint
+
+TYPED = "application/vnd.commonplace+json"
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+"""How many seconds to wait before a call is sent again."""
+QUIET = 60.0
+"""After how many seconds without a word a stream is taken for broken. A server says every 15 that it is still there."""
+CONNECTIONS = 64
+"""How many connections are kept for later calls."""
+
+
+class Address(NamedTuple):
+    """Where a server is: the parts of its URL."""
+
+    scheme: str
+    host: str
+    port: int | None
+    path: str
+
+    @property
+    def is_private(self) -> bool:
+        """Whether what is sent there can be read by nobody on the way: by TLS, or because it stays on this host."""
+        if self.scheme == "https" or self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def address_of(url: str) -> Address:
+    """The parts of a URL. Raises BadInput that does not repeat what may be a secret in it."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise BadInput(f"this is not the URL of a server ({error}): give http://host:port") from None
+    if parts.username is not None or parts.password is not None:
+        raise BadInput("leave user and password out of the URL: a server takes token=…")
+    if not parts.hostname or parts.query or parts.fragment or any(ord(char) <= 32 for char in url):
+        raise BadInput(
+            f"{shown(url)} is not the URL of a server: give http://host:port, and nothing behind it"
+        )
+    return Address(parts.scheme, parts.hostname, port, parts.path.rstrip("/"))
+
+
+class HiddenText(str):
+    """A text that does not show where values are shown, such as in a traceback with local variables."""
+
+    def __repr__(self) -> str:
+        return "'(hidden)'"
+
+
+def bearer(token: str) -> HiddenText:
+    """The header that a token is sent in. Raises BadInput."""
+    if (
+        not isinstance(token, str)
+        or not token
+        or not token.isascii()
+        or not token.isprintable()
+        or " " in token
+    ):
+        raise BadInput("the token is not one: give the text that `commonplace access create-token` has shown")
+    return HiddenText(f"Bearer {token}")
+
+
+class _NotSent(Exception):
+    """No connection was made: nothing was sent."""
+
+
+class _Broken(Exception):
+    """The connection broke after something was sent."""
+
+
+class ServerConnection:
+    """The way to one server. Safe to share between threads; a child process has to make its own."""
+
+    def __init__(self, url: str, token: str | None, timeout: float, *, insecure: bool = False) -> None:
+        try:
+            import urllib3
+        except ImportError as error:
+            raise MissingExtra(f"a book behind a server needs urllib3: {install_hint('client')}") from error
+        self._address = address_of(url)
+        if token is not None and not (insecure or self._address.is_private):
+            raise BadInput(
+                f"whoever listens on the way to {self._address.host} would read the token, because http:// is not "
+                "encrypted: use https://, or say insecure=True where the network is trusted"
+            )
+        self.url, self.timeout = url.rstrip("/"), timeout
+        self._authorization = None if token is None else bearer(token)
+        self._exceptions, self._timeout = urllib3.exceptions, urllib3.Timeout
+        self._calls = _pool(self._address, CONNECTIONS, in_time=True)
+        self._streams = _pool(self._address, 1, in_time=False)
+        self._open_streams = set[Any]()
+        self._closing = Flag()
+        self._process = os.getpid()
+        self.book: str | None = None
+        """The id of the book, as soon as the server has said it."""
+        self.instance: str | None = None
+        """Which process of the server has answered last."""
+
+    @property
+    def closed(self) -> bool:
+        return self._closing.is_set()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a book behind a server cannot be pickled: open it in each process")
+
+    # calls
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        *,
+        safe: bool,
+        key: str | None = None,
+        ids: tuple[str, ...] = (),
+        repeatable: bool = False,
+    ) -> Any:
+        """What the server answers. A call is sent again until its deadline when the server is busy or cannot be
+        reached; a call that writes carries a key, by which one process of the server makes it once. Another process
+        refuses to make it again, unless it is `repeatable`. Raises OutcomeUnknown, with the `ids` of what it would have
+        made, if a call that writes may have landed, and EngineUnavailable if none has."""
+        deadline, pause, may_have_landed = monotonic() + self.timeout, FIRST_PAUSE, False
+        sent = dict(headers)
+        if not safe:
+            sent["Idempotency-Key"] = uuid4().hex if key is None else key
+        while True:
+            process = (
+                self.instance
+            )  # before it is sent: a later answer to another thread may be of a new process
+            try:
+                response = self._send(method, path, body, sent, deadline)
+            except _NotSent as error:
+                trouble: Exception = error
+            except _Broken as error:
+                trouble = error
+                may_have_landed |= not safe
+            except BookClosed as error:
+                if may_have_landed:
+                    raise OutcomeUnknown(ids, "the book was closed meanwhile") from None
+                raise error from None
+            else:
+                self.instance = response.headers.get("Commonplace-Instance", self.instance)
+                told = told_by(response)
+                if response.status == 200:
+                    return decoded(response)
+                trouble = error_of(response, told, self.url)
+                if (
+                    "code" not in told and response.status >= 500
+                ):  # something before the server, or in its place
+                    may_have_landed |= not safe
+                elif not is_refusal_for_now(response.status, told):
+                    raise trouble
+                pause = max(pause, retry_after(response))
+            if may_have_landed and process is not None and not repeatable:
+                sent.setdefault("Commonplace-Sent-To", process)
+            if monotonic() + pause > deadline:
+                if may_have_landed:
+                    raise OutcomeUnknown(ids, f"{trouble}") from None
+                if isinstance(trouble, CommonplaceError):
+                    raise trouble
+                raise EngineUnavailable(f"the server at {self.url} did not answer: {trouble}") from None
+            self._closing.wait(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _send(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], deadline: float
+    ) -> Any:
+        left = max(deadline - monotonic(), 0.001)
+        timeout = self._timeout(total=left, connect=left, read=left)
+        with self._told_errors():
+            return self._calls.urlopen(
+                method, self._address.path + path, body=body, headers=self._headers(headers), timeout=timeout,
+                retries=False, redirect=False, assert_same_host=False,
+            )  # fmt: skip
+
+    def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        own = {"Accept": TYPED, "Content-Type": TYPED, **headers}
+        carry(own)
+        if self._authorization is not None:
+            own["Authorization"] = self._authorization
+        return own
+
+    @contextmanager
+    def _told_errors(self) -> Iterator[None]:
+        """Errors of the connection, by whether something was sent. Raises BookClosed after `close`, and ForkedBook in a
+        child process, which has the same connections as its parent."""
+        if os.getpid() != self._process:
+            raise ForkedBook("this book was opened before a fork: open it again in the child process")
+        if self.closed:
+            raise BookClosed("this book is closed: open it again")
+        exceptions = self._exceptions
+        try:
+            yield
+        except (
+            exceptions.NewConnectionError,
+            exceptions.ConnectTimeoutError,
+            exceptions.NameResolutionError,
+        ) as error:
+            raise _NotSent(_plain(error)) from None
+        except exceptions.SSLError as error:
+            if "CERTIFICATE" not in str(error).upper():
+                raise _Broken(_plain(error)) from None
+            raise EngineUnavailable(
+                f"the certificate of {self.url} is not one that this host trusts ({error}): name the file of its "
+                "authority in the variable SSL_CERT_FILE"
+            ) from None
+        except exceptions.LocationParseError as error:
+            raise BadInput(f"{shown(self.url)} is not the URL of a server: {error}") from None
+        except (exceptions.HTTPError, OSError) as error:
+            raise _Broken(_plain(error)) from None
+
+    # streams
+
+    def stream(self, path: str, headers: Mapping[str, str], quiet: float) -> Iterator[bytes]:
+        """The lines of an event stream, until the server ends it or the book is closed. Raises EngineUnavailable when
+        it breaks, and after `quiet` seconds without a line."""
+        begin = self._timeout(total=self.timeout, connect=self.timeout, read=self.timeout)
+        try:
+            with self._told_errors():
+                response = self._streams.urlopen(
+                    "GET", self._address.path + path, headers=self._headers(headers), timeout=begin, retries=False,
+                    redirect=False, assert_same_host=False, preload_content=False,
+                )  # fmt: skip
+        except (_NotSent, _Broken) as error:
+            raise EngineUnavailable(f"the server at {self.url} did not answer: {error}") from None
+        self._open_streams.add(response)
+        try:
+            if response.status != 200:
+                with self._told_errors():
+                    response.read()
+                raise error_of(response, told_by(response), self.url)
+            if self.closed:
+                return
+            response.connection.sock.settimeout(quiet)
+            rest = b""
+            for part in response.stream(65536, decode_content=True):
+                *lines, rest = (rest + part).split(b"\n")
+                yield from lines
+        except (self._exceptions.HTTPError, OSError, _Broken) as error:
+            raise EngineUnavailable(f"the stream of {self.url} broke: {_plain(error)}") from None
+        finally:
+            self._open_streams.discard(response)
+            response.close()
+
+    def pause(self, seconds: float) -> None:
+        """Wait, but not beyond the end of the connection."""
+        self._closing.wait(seconds)
+
+    def close(self) -> None:
+        """Later calls raise BookClosed, streams end; a call that is under way gets its answer."""
+        self._closing.set()
+        if os.getpid() != self._process:
+            return
+        for response in list(self._open_streams):
+            try:
+                response.shutdown()
+            except (RuntimeError, ValueError, OSError):
+                continue  # it has ended in this moment
+        self._calls.close()
+        self._streams.close()
+
+
+def _plain(error: Exception) -> str:
+    """What a driver's error says, without the objects that it names."""
+    text = str(error)
+    return text.rpartition("): ")[2] if text.startswith(("HTTP", "<")) else text
+
+
+# deadlines
+
+
+class _InTime(RawIOBase):
+    """Reads of a socket until a deadline: the timeout of a socket alone begins anew with every byte."""
+
+    def __init__(self, inner: Any, socket: Any) -> None:
+        self._inner, self._socket = inner, socket
+        self._deadline = monotonic() + socket.gettimeout()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._deadline - monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self._socket.settimeout(left)
+        read: int | None = self._inner.raw.readinto(buffer)
+        return read
+
+    def close(self) -> None:
+        self._inner.close()
+        super().close()
+
+
+class _AnswerInTime(HTTPResponse):
+    """An answer that is read to its end before the timeout that its connection had when it was begun."""
+
+    def __init__(self, sock: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self.fp = BufferedReader(_InTime(self.fp, sock))
+
+
+def _pool(address: Address, most: int, *, in_time: bool) -> Any:
+    """Connections to one server, whose answers are read in time."""
+    from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+
+    base: Any = HTTPSConnectionPool if address.scheme == "https" else HTTPConnectionPool
+    pool = base(address.host, address.port, maxsize=most, block=False)
+    if in_time:
+        pool.ConnectionCls = _in_time(pool.ConnectionCls)
+    return pool
+
+
+@cache
+def _in_time(kind: type) -> type:
+    return type(kind.__name__, (kind,), {"response_class": _AnswerInTime})
+
+
+# what a server says
+
+
+def told_by(response: Any) -> dict[str, Any]:
+    """The problem that an answer describes; {} if it describes none."""
+    if response.status == 200:
+        return {}
+    try:
+        told = msgspec.json.decode(response.data)
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) and isinstance(told.get("code"), str) else {}
+
+
+def is_refusal_for_now(status: int, told: Mapping[str, Any]) -> bool:
+    """Whether the server says that nothing was done, and that the call may be sent again."""
+    return status == 429 or told.get("code") == BookClosed.code
+
+
+def retry_after(response: Any) -> float:
+    text = response.headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0.0
+
+
+def decoded(response: Any) -> Any:
+    try:
+        return msgspec.json.decode(response.data)
+    except msgspec.MsgspecError as error:
+        raise EngineUnavailable(f"what answered is no commonplace server: {error}") from error
+
+
+def error_of(response: Any, told: Mapping[str, Any], url: str) -> CommonplaceError:
+    """The error that the server has raised."""
+    if told:
+        return error_from(told, str(told.get("detail", "")))
+    if 300 <= response.status < 400:
+        place = shown(response.headers.get("Location", "another address"))
+        return EngineUnavailable(
+            f"{url} sends on to {place}, and a token is not sent on: open the book there"
+        )
+    return EngineUnavailable(
+        f"what answered at {url} is no commonplace server: HTTP status {response.status}"
+    )
+
+
+def error_from(told: Mapping[str, Any], message: str) -> CommonplaceError:
+    """An error by its code, with the message and the fields that it had."""
+    kind = _errors().get(str(told["code"]), CommonplaceError)
+    error = kind.__new__(kind)
+    error.args = (message,)
+    own = () if kind.code == told["code"] else ("code", "status")
+    for name, value in told.items():
+        if name in own or name not in ("type", "title", "detail", "message", "status", "code", "request_id"):
+            setattr(error, name, tuple(value) if isinstance(value, list) else value)
+    return error
+
+
+@cache
+def _errors() -> dict[str, type[CommonplaceError]]:
+    return {
+        kind.code: kind
+        for kind in vars(sys.modules[CommonplaceError.__module__]).values()
+        if isinstance(kind, type) and issubclass(kind, CommonplaceError)
+    }
