@@ -19,6 +19,7 @@ from .measure import Figure
 BENCHES: dict[str, Callable[[float], Iterator[Figure]]] = {
     "import": start.importing,
     "commands": start.commands,
+    "mcp": start.serving,
     "append": appends.single,
     "threads": appends.threads,
     "conversations": conversations.growth,

@@ -1,12 +1,15 @@
-"""What importing the library and running a command costs, in CPU-seconds of a fresh process."""
+"""What importing the library and running a command costs, in CPU-seconds of a fresh process, and how long a client
+waits for an MCP server."""
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from tempfile import TemporaryDirectory
 
@@ -46,6 +49,52 @@ def commands(_: float) -> Iterator[Figure]:
             yield Figure(
                 name, bare * 1000, ours * 1000, "CPU-ms", cost, f"<= {goal} CPU-s more", cost <= goal
             )
+
+
+def serving(_: float) -> Iterator[Figure]:
+    """How long a client waits for `commonplace mcp`: from its start to the list of tools."""
+    with TemporaryDirectory() as folder:
+        book = f"{folder}/book.db"
+        command = [sys.executable, "-m", "commonplace", "--book", book]
+        subprocess.run([*command, "init", "--quiet"], check=True, env=ENVIRONMENT)
+        rounds = [(_started([sys.executable, "-c", SDK]), _answered([*command, "mcp"])) for _ in range(10)]
+        sdk, ours = (statistics.median(times) for times in zip(*rounds, strict=True))
+        yield Figure("commonplace mcp", sdk * 1000, ours * 1000, "ms", ours, "<= 1 s", ours <= 1)
+
+
+SDK = "import mcp.server.stdio, mcp.server.lowlevel"
+"""What a server in Python cannot do without."""
+
+ASKED = (
+    {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "benchmark", "version": "1"}}},
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+)  # fmt: skip
+
+
+def _started(command: list[str]) -> float:
+    begun = time.perf_counter()
+    subprocess.run(command, check=True, env=ENVIRONMENT)
+    return time.perf_counter() - begun
+
+
+def _answered(command: list[str]) -> float:
+    """Seconds until a server has said which tools it has."""
+    begun = time.perf_counter()
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        for message in ASKED:
+            server.stdin.write(json.dumps(message) + "\n")
+        server.stdin.flush()
+        answers = [json.loads(server.stdout.readline()) for _ in range(2)]
+        seconds = time.perf_counter() - begun
+        assert answers[1]["result"]["tools"]
+        server.stdin.close()
+    return seconds
 
 
 def importing(_: float) -> Iterator[Figure]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from commonplace.surfaces.clients import CLIENTS
+from commonplace.surfaces.clients import HOOKS as WITH_HOOKS
 from tests.shells import Ran, in_process
 
 pytestmark = pytest.mark.spec("7.3")
@@ -209,25 +213,66 @@ def test_a_client_without_variables_refuses_a_password(home: Path, client: str) 
     assert "hunter2" not in refused.err
 
 
-def test_hooks_are_added_beside_those_of_others(home: Path) -> None:
-    settings = home / "project" / ".claude" / "settings.json"
+HOOKS = {
+    "claude-code": ("project/.claude/settings.json", ("SessionStart", "PreCompact", "Stop"), 10),
+    "codex": ("project/.codex/hooks.json", ("SessionStart", "PreCompact", "Stop"), 10),
+}
+
+
+@pytest.mark.parametrize("client", HOOKS)
+def test_hooks_are_added_beside_those_of_others(home: Path, client: str) -> None:
+    file, events, timeout = HOOKS[client]
+    settings = home / file
     settings.parent.mkdir()
     theirs = {"matcher": "startup", "hooks": [{"type": "command", "command": "date"}]}
-    settings.write_text(json.dumps({"model": "opus", "hooks": {"SessionStart": [theirs]}}))
-    assert install(home, "claude-code", "--hooks").code == 0
+    settings.write_text(json.dumps({"description": "ours", "hooks": {"SessionStart": [theirs]}}))
+    assert install(home, client, "--hooks").code == 0
     document = json.loads(settings.read_text())
-    assert document["model"] == "opus"
+    assert document["description"] == "ours"
     assert document["hooks"]["SessionStart"][0] == theirs
-    for event, name in {"SessionStart": "session-start", "PreCompact": "pre-compact", "Stop": "stop"}.items():
+    for event, name in zip(events, ("session-start", "pre-compact", "stop"), strict=True):
         (handler,) = document["hooks"][event][-1]["hooks"]
-        assert handler["command"].endswith(f" --as claude-code learn hook {name}")
+        assert handler["command"].endswith(f" --as {client} learn hook {name}")
+        assert handler["timeout"] == timeout
     written = settings.read_text()
-    install(home, "claude-code", "--hooks")
+    install(home, client, "--hooks")
     assert settings.read_text() == written
-    install(home, "claude-code", "--hooks", "--as", "ada")  # replaced, not added
+    install(home, client, "--hooks", "--as", "ada")  # replaced, not added
     changed = json.loads(settings.read_text())["hooks"]
     assert [len(groups) for groups in changed.values()] == [2, 1, 1]
     assert "--as ada" in changed["Stop"][0]["hooks"][0]["command"]
+
+
+def test_the_hooks_of_gemini_are_printed_with_its_own_names(home: Path) -> None:
+    _, settings = install(home, "gemini", "--hooks", "--json").json["files"]
+    hooks = json.loads(settings["config"])["hooks"]
+    assert [*hooks] == ["SessionStart", "AfterAgent"]
+    assert hooks["AfterAgent"][0]["hooks"][0]["timeout"] == 10_000  # milliseconds
+    assert not (home / "project" / ".gemini").exists()
+
+
+PAGES = Path(__file__).parents[1] / "docs" / "clients"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_its_page_has_the_configuration_that_is_printed(home: Path, client: str) -> None:
+    """Blocks of JSON and TOML are what the command prints; `UPDATE_DOCS=1` writes them."""
+    words = ["--hooks"] if client in WITH_HOOKS else []
+    files = install(home, client, "--print-only", "--json", *words).json["files"]
+    command = Path(sys.executable).with_name("commonplace")
+    printed = [
+        each["config"]
+        .replace(str(command), "/path/to/commonplace")
+        .replace(str(home / "project"), "/path/to/project")
+        for each in files
+    ]
+    page = PAGES / f"{client}.md"
+    block = re.compile(r"^(```(?:json|toml)\n)(.*?)^```$", re.MULTILINE | re.DOTALL)
+    if os.environ.get("UPDATE_DOCS"):
+        left = iter(printed)
+        page.write_text(block.sub(lambda found: f"{found[1]}{next(left)}```", page.read_text()))
+    assert [found[2] for found in block.finditer(page.read_text())] == printed
+    assert f"mcp --install {client}" in page.read_text()
 
 
 @pytest.mark.parametrize("words", [["emacs"], ["cursor", "--hooks"], ["codex", "--name", "a.b"]])

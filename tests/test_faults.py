@@ -79,6 +79,9 @@ SPEC = {
     "silent": ("L2", "5.8"),
     "wrongclock": ("1.1", "L7", "7.2"),
     "neighbours": ("L5", "5.8"),
+    "streams": ("7.4", "L4"),
+    "contract": ("7.4", "L12"),
+    "floods": ("7.4", "L5"),
 }
 SEED = 1
 

@@ -92,6 +92,28 @@ def test_a_conversation_is_saved_before_it_is_compacted_and_comes_back(book: Pat
     assert "never push to main" in after["hookSpecificOutput"]["additionalContext"]
 
 
+def test_a_conversation_of_codex_is_saved_too(book: Path, tmp_path: Path) -> None:
+    def said(role: str, kind: str, text: str) -> str:
+        message = {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
+        return json.dumps({"timestamp": "2026-01-01T00:00:00Z", "type": "response_item", "payload": message})
+
+    transcript = tmp_path / "rollout.jsonl"
+    rows = [
+        '{"type": "session_meta", "payload": {"id": "s"}}',
+        said("user", "input_text", "CONSTRAINT: never push to main"),
+        said("assistant", "output_text", "The tests pass now."),
+        json.dumps(
+            {"type": "response_item", "payload": {"type": "function_call_output", "output": "secret"}}
+        ),
+    ]
+    transcript.write_text("\n".join(rows))
+    for _ in range(2):
+        assert hook(book, "pre-compact", {"session_id": "s2", "transcript_path": str(transcript)}).code == 0
+    with commonplace.open(book, create=False) as opened:
+        messages = opened.as_actor("coder").thread("session s2 of coder").messages()
+    assert [message.text for message in messages] == ["CONSTRAINT: never push to main", "The tests pass now."]
+
+
 def test_stopping_is_one_line_for_each_session_and_day(book: Path) -> None:
     for session in ("s1", "s1", "s2"):
         assert hook(book, "stop", {"session_id": session}) == Ran(0, "", "")

@@ -108,7 +108,7 @@ def serving(book: str) -> Iterator[str]:
             yield json.loads(server.stdout.readline())["url"]
         finally:
             server.terminate()
-            server.wait(30)
+            assert server.wait(30) == 0
 
 
 class McpAgent:

@@ -6,7 +6,7 @@ it without a right to what the run knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from json import dumps
 from typing import Any
@@ -43,7 +43,8 @@ def _wrote(tier: str, act: str = "") -> Callable[[Event], dict[str, Any]]:
 
     def details(event: Event) -> dict[str, Any]:
         payload = event.payload
-        is_episode = payload.get("item", {}).get("kind") == "episode"
+        item = payload.get("item")  # the item, or what a task has verified
+        is_episode = isinstance(item, Mapping) and item.get("kind") == "episode"
         items = [item["id"] for item in payload.get("items", ())] or list(payload.get("changes", ()))
         written = {"tier": "episodic" if is_episode else tier, "act": act or payload.get("act", "")}
         return {**written, "items": items} if items else written

@@ -15,6 +15,7 @@ from ..errors import BadInput, Denied, shown
 from ..registry import call, names_under, verb_at
 from ..verbs import TaskId, Verb, WorkId, verb_of
 from .data import data_of
+from .network import not_served, without_files
 from .tools import schema, tools
 
 if TYPE_CHECKING:
@@ -34,13 +35,19 @@ OWN_AGENT = (
 
 class Offered(NamedTuple):
     """What a model reads about a tool. `verb` is its path, or a function; `keeps` are the parameters that it has here,
-    by default all of them; `fix` is what to call when the tool has not found something."""
+    by default all of them; `fix` is what to call when the tool has not found something; `needs` are the verbs that a
+    token has to allow, by default the one that it is."""
 
     about: str
     verb: str | Callable[..., Any]
     keeps: str = ""
     fix: str = ""
     reads: bool = False
+    needs: str = ""
+
+    def allowed(self, allows: Callable[[str], bool]) -> bool:
+        """Whether a token that allows these verbs allows the tool."""
+        return all(map(allows, (self.needs or str(self.verb)).split()))
 
 
 def _claim(me: Participant, work: WorkId, task: TaskId | None = None, lease: float = 300) -> dict[str, Any]:
@@ -52,7 +59,12 @@ def _claim(me: Participant, work: WorkId, task: TaskId | None = None, lease: flo
     if claim is None:
         return {"task": None}
     context = claim.context()
-    return {"task": data_of(claim.task), "token": claim.token, "agent": claim.agent, "context": str(context)}
+    return {
+        "task": _brief(data_of(claim.task)),
+        "token": claim.token,
+        "agent": claim.agent,
+        "context": str(context),
+    }
 
 
 def _begin(
@@ -62,7 +74,7 @@ def _begin(
 
     `name` is what to call it. `goal` is what is to be reached. `constraints` are what has to hold."""
     work = me.work(name=name, goal=goal, constraints=constraints or ())
-    return _as_data(work.info())
+    return dict(_brief(_as_data(work.info())))
 
 
 def _resume(me: Participant, task: str, max_chars: int = 8000) -> dict[str, Any]:
@@ -111,18 +123,18 @@ DEFAULT = {
         "Search memory before you answer or decide anything that earlier work may have settled: facts, notes, daily "
         "logs, what agents said. Answers ranked results, each with its id, text and source. Next: use the text, or "
         "`forget` an item that is wrong.",
-        "memory.search", reads=True,
+        "memory.search", reads=True, needs="search",
     ),
     "memory_write": Offered(
         "Write one thing down. target=daily adds to today's log: progress, events. target=long_term keeps a lasting "
         "truth for the whole team. Answers the outcome: stored, merged or held. For a key, tags or something private "
         "call `remember`.",
-        "memory.write",
+        "memory.write", needs="remember documents.log",
     ),
     "memory_read": Offered(
         "Read a whole document: long-term memory, the log of one day, or the list of days that have logs. For one "
         "question call `memory_search`: it is shorter.",
-        "memory.read", reads=True,
+        "memory.read", reads=True, needs="memory.long_term documents.day documents.days",
     ),
     "memory_curate": Offered(
         "Take stable facts from the daily logs into long-term memory. Call it at the end of a day's work, first with "
@@ -131,32 +143,34 @@ DEFAULT = {
     ),
     "remember": Offered(
         "Keep a fact (key and value) or a note (text) so that later sessions find it. It is yours alone unless "
-        "shared=true. Do not keep what the code or the logs say already. Answers the id and the outcome; `held` means "
-        "that a similar item exists and a person decides.",
-        "remember", "text key value title tags category shared pinned reason citations",
+        "shared=true. Do not keep what the code or the logs say already. To correct a fact of yours give "
+        "supersedes=true, or the ids of the items that it replaces. Answers the id and the outcome; `flagged` means "
+        "that it contradicts another item, and a person decides.",
+        "remember", "text key value title tags category shared pinned reason citations supersedes",
     ),
     "forget": Offered(
         "Forget one item that is wrong or no longer wanted. Get its id from `memory_search` first. A person can "
         "restore it.",
-        _forget, fix=FOUND_BY_SEARCH,
+        _forget, fix=FOUND_BY_SEARCH, needs="forget",
     ),
     "board_post": Offered(
         "Within a run: tell the manager and the other workers something at once, such as a finding or a blocker.",
-        "board.post", fix=NEEDS_RUN,
+        "board.post", fix=NEEDS_RUN, needs="learn.board.post",
     ),
     "board_read": Offered(
         "Within a run: read what the other workers posted. Call it before a new step; give `since` the last id that "
         "you have read.",
-        "board.read", fix=NEEDS_RUN, reads=True,
+        "board.read", fix=NEEDS_RUN, reads=True, needs="learn.board.read",
     ),
     "digest_fetch": Offered(
         "Within a run: fetch the whole context digest whose short hash a prompt has named.",
-        "digest.fetch", fix=NEEDS_RUN, reads=True,
+        "digest.fetch", fix=NEEDS_RUN, reads=True, needs="learn.digests.fetch",
     ),
     "resume": Offered(
-        "Call it first when you go on with a task after a break or a new context. Answers one text: notes, decisions, "
-        "verified items and next steps of that task.",
-        _resume, reads=True,
+        "Call it first when you go on after a break or in a new context. `task` is the name of what you were doing, as "
+        "your notes say it; for a task of a work call `work_board`. Answers one text: notes, decisions, verified items "
+        "and next steps.",
+        _resume, reads=True, needs="learn.resume",
     ),
     "work_list": Offered(
         "List the works (projects of a team) with their ids and status. Next: `work_board` with an id, or "
@@ -165,7 +179,7 @@ DEFAULT = {
     ),
     "work_begin": Offered(
         "Begin a work for a goal that needs several tasks. Answers its id. Next: `task_add` for each task.",
-        _begin,
+        _begin, needs="work",
     ),
     "work_board": Offered(
         "See one work at a glance: its tasks by status with their ids, who does what, decisions and what waits. Call "
@@ -181,7 +195,7 @@ DEFAULT = {
         "Take a task to do it yourself: the best one that is ready, or the one you name. Answers the task, a token "
         "and the context that you need; task=null means that nothing is ready. Keep the token for `task_heartbeat`, "
         "then `task_complete` or `task_fail`.",
-        _claim, fix=FOUND_BY_LIST,
+        _claim, fix=FOUND_BY_LIST, needs="work.claim",
     ),
     "task_heartbeat": Offered(
         "Say that you still work on a claimed task, before its lease ends. Answers messages for you. After `fenced` "
@@ -220,12 +234,12 @@ DEFAULT = {
     "thread_add": Offered(
         "Store new messages of a conversation, in order. Call it once for each turn; a message with an id of its own "
         "can be sent again safely.",
-        _add,
+        _add, needs="thread.add",
     ),
     "thread_context": Offered(
         "Get what the next turn of a conversation needs: recent messages and what memory knows, in one text. Call it "
         "before you answer.",
-        _context,
+        _context, needs="thread.context",
     ),
 }  # fmt: skip
 """The tools that every client sees."""
@@ -248,6 +262,7 @@ NAMED = {"claim.release": "task_release", "claim.split": "task_split"}
 COVERED = {
     "memory.curate", "learn.resume", "works.list", "work.board", "work.add_task", "work.claim", "claim.heartbeat",
     "claim.complete", "claim.fail", "work.decide", "work.discover", "work.nudge", "thread.add", "thread.context",
+    "documents.log", "documents.day", "documents.days", "memory.long_term", "work.inbox",
     # As a tool of the default list with the task that it is about:
     "claim.next", "claim.block", "claim.nudges", "claim.context", "claim.radar", "claim.decide", "claim.discover",
     "claim.artifact",
@@ -257,45 +272,52 @@ COVERED = {
 }  # fmt: skip
 """Verbs that no group adds."""
 
+WRITTEN = {"value", "payload"}
+"""Fields that hold what somebody wrote, in which an empty value says something."""
+
 FILES = {"to", "source"}
 """Parameters that name files of the machine of the server. A verb that needs one is not for a model."""
 
 
-def offered(groups: Iterable[str] = ()) -> dict[str, Offered]:
-    """The tools of the default list, and those of these groups."""
+def offered(groups: Iterable[str] = (), *, remote: bool = False) -> dict[str, Offered]:
+    """The tools of the default list, and those of these groups. A model that is `remote` is offered nothing that reads
+    or writes files of this host."""
     chosen = dict(DEFAULT)
     for group in groups:
         if group not in GROUPS:
             raise BadInput(f"there is no group of tools {shown(group)}: the groups are {', '.join(GROUPS)}")
-        chosen |= dict(_tools_of(group))
+        chosen |= dict(_tools_of(group, remote))
     return chosen
 
 
-def _tools_of(group: str) -> Iterator[tuple[str, Offered]]:
+def _tools_of(group: str, remote: bool) -> Iterator[tuple[str, Offered]]:
     inner = (f"{namespace}.{name}" for namespace in GROUPS[group] for name in names_under(namespace))
     for path in (*TOP_OF.get(group, ()), *inner):
         verb = verb_at(path)
         required = {parameter.name for parameter in verb.parameters if parameter.required}
         names_file = required & FILES and path != "memory.link"
         needs_function = any(each.required and not each.is_data for each in verb.parameters)
-        if path in COVERED or names_file or needs_function:
+        if path in COVERED or names_file or needs_function or (remote and not_served(verb)):
             continue
         reads = any(parameter.name == "at" for parameter in verb.parameters)
         about = verb.about.partition("\n\n")[0].replace("\n", " ").replace("`", "")
         yield NAMED.get(path, path.replace(".", "_")), Offered(about, path, reads=reads)
 
 
-def table(chosen: Mapping[str, Offered]) -> dict[str, Verb]:
+def table(chosen: Mapping[str, Offered], *, remote: bool = False) -> dict[str, Verb]:
     """The tools as the dispatch calls them."""
     seed = {name.replace(".", "_"): tool for name, tool in tools().items()}
-    return {name: seed[name] if name in seed else _tool(name, offer) for name, offer in chosen.items()}
+    return {
+        name: seed[name] if name in seed else _tool(name, offer, remote) for name, offer in chosen.items()
+    }
 
 
-def _tool(name: str, offer: Offered) -> Verb:
+def _tool(name: str, offer: Offered, remote: bool) -> Verb:
     if not isinstance(offer.verb, str):
         return verb_of((name,), offer.verb)
     verb = verb_at(offer.verb)
-    dropped = {*WHO_ACTS, *(("agent",) if offer.verb in OWN_AGENT else ())}
+    files = ("artifacts",) if remote and verb.path[0] == "claim" else ()
+    dropped = {*WHO_ACTS, *(("agent",) if offer.verb in OWN_AGENT else ()), *files}
     kept = [
         parameter
         for parameter in verb.parameters
@@ -306,15 +328,23 @@ def _tool(name: str, offer: Offered) -> Verb:
     ordered = [*(each for each in kept if each.required), *(each for each in kept if not each.required)]
     if verb.fields:
         ordered.append(verb_of((name,), _with_fields).parameters[0])
-    return verb._replace(path=(name,), function=partial(_call, verb, offer.verb), parameters=tuple(ordered))
+    return verb._replace(
+        path=(name,),
+        function=partial(_call, verb, offer.verb, remote, name in DEFAULT),
+        parameters=tuple(ordered),
+    )
 
 
 def _with_fields(me: Participant, fields: dict[str, Any] | None = None) -> None:
     """`fields` are further fields to set, by their names."""
 
 
-def _call(verb: Verb, path: str, me: Participant, **given: Any) -> dict[str, Any]:
+def _call(
+    verb: Verb, path: str, remote: bool, brief: bool, me: Participant, /, **given: Any
+) -> dict[str, Any]:
     """Call a verb and answer plain data."""
+    if remote:
+        given = without_files(verb, given)
     if path.startswith("admin.") and not hasattr(me, "admin"):
         raise Denied(
             f"only the book's owner may do this, not {agent_of(me)!r}: start the server without --as and --scope"
@@ -322,7 +352,10 @@ def _call(verb: Verb, path: str, me: Participant, **given: Any) -> dict[str, Any
     given |= (given.pop("fields", None) or {}) if verb.fields else {}
     if path in OWN_AGENT:
         given["agent"] = agent_of(me)
-    return _as_data(call(me, verb, given))
+    data = _as_data(call(me, verb, given))
+    if not brief:
+        return data
+    return dict(_brief(data)) if "id" in data else {name: _brief(value) for name, value in data.items()}
 
 
 def _as_data(answer: Any) -> dict[str, Any]:
@@ -337,6 +370,20 @@ def _as_data(answer: Any) -> dict[str, Any]:
     if isinstance(data, list):
         return {"items": data}
     return dict(data) if isinstance(data, Mapping) else {"value": data}
+
+
+def _brief(value: Any) -> Any:
+    """Data without the fields that say nothing, which cost a model more than those that do. What somebody wrote stays
+    as it is."""
+    if isinstance(value, list | tuple):
+        return [_brief(each) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        name: inner if name in WRITTEN else _brief(inner)
+        for name, inner in value.items()
+        if name in WRITTEN or inner not in (None, "", [], {}, ())
+    }
 
 
 def input_schema(tool: Verb) -> dict[str, Any]:

@@ -28,8 +28,6 @@ from .shell import Output, Shell
 
 BOOK = "COMMONPLACE_BOOK"
 """The variable that names a book whose URL holds a password."""
-HOOKS = {"SessionStart": "session-start", "PreCompact": "pre-compact", "Stop": "stop"}
-"""The events of Claude Code that we answer, and our commands for them."""
 HOOK_SECONDS = 10
 """How long a host waits for a hook, which ends by itself after half of that."""
 
@@ -83,6 +81,27 @@ def _zed() -> ConfigFile:
     return ConfigFile(base / "zed", "settings.json", PRIVATE)
 
 
+class Hooks(NamedTuple):
+    """Where a client lists its hooks, our command for each of its events, and the deadline in the client's own unit."""
+
+    file: Callable[[], ConfigFile]
+    events: Mapping[str, str]
+    timeout: int = HOOK_SECONDS
+
+
+MOMENTS = {"SessionStart": "session-start", "PreCompact": "pre-compact", "Stop": "stop"}
+
+HOOKS = {
+    "claude-code": Hooks(_project(".claude/settings.json"), MOMENTS),
+    "codex": Hooks(_project(".codex/hooks.json"), MOMENTS),
+    # It says nothing of what its transcripts look like, so nothing is saved of them.
+    "gemini": Hooks(
+        _project(".gemini/settings.json"), {"SessionStart": "session-start", "AfterAgent": "stop"},
+        HOOK_SECONDS * 1000,
+    ),
+}  # fmt: skip
+"""The clients whose hooks we answer: they send and take the same JSON."""
+
 CLIENTS = {
     "claude-code": Client(_project(".mcp.json"), "mcpServers", f"${{{BOOK}}}", True, {"type": "stdio"}),
     "claude-desktop": Client(_desktop, "mcpServers", None, True),
@@ -107,8 +126,8 @@ def install(
     how = CLIENTS.get(client)
     if how is None:
         raise BadInput(f"--install {shown(client)} is not known: name one of {', '.join(CLIENTS)}")
-    if hooks and client != "claude-code":
-        raise BadInput(f"--hooks are for claude-code, and {client} has none: leave --hooks out")
+    if hooks and client not in HOOKS:
+        raise BadInput(f"--hooks are for {', '.join(HOOKS)}, and not for {client}: leave --hooks out")
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise BadInput(f"--name {shown(name)} is no name of a server: use up to 64 letters, digits, - and _")
     secret = public(shell.url) != shell.url
@@ -128,9 +147,8 @@ def install(
     with_entry = _toml_with if client == "codex" else _json_with
     changes = [(place, text, partial(with_entry, key=how.key, name=name, entry=entry))]
     if hooks:
-        settings = _project(".claude/settings.json")()
-        hooked = {event: shlex.join([*command, "learn", "hook", ours]) for event, ours in HOOKS.items()}
-        changes.append((settings, _hooks_with("", hooked), partial(_hooks_with, commands=hooked)))
+        hooked = partial(_hooks_with, hooks=HOOKS[client], command=command)
+        changes.append((HOOKS[client].file(), hooked(""), hooked))
     # All of them are worked out before the first is written: a file that is refused leaves the others as they are.
     planned = [
         (place, text, *(_planned(place, change) if writes else ("", ""))) for place, text, change in changes
@@ -244,15 +262,16 @@ def _json_with(before: str, key: str, name: str, entry: Mapping[str, Any]) -> st
     return before if new == old else _as_json({**document, key: {**servers, name: new}}, before)
 
 
-def _hooks_with(before: str, commands: Mapping[str, str]) -> str:
+def _hooks_with(before: str, hooks: Hooks, command: Sequence[str]) -> str:
     """Settings with our hooks: each is added once, and replaced where an earlier one is."""
     document = _read_json(before)
-    hooks = dict(_table(document.get("hooks", {}), "hooks"))
+    listed = dict(_table(document.get("hooks", {}), "hooks"))
     changed = False
-    for event, command in commands.items():
-        ours = re.compile(rf"\bcommonplace\b.* hook {HOOKS[event]}$")
-        handler = {"type": "command", "command": command, "timeout": HOOK_SECONDS}
-        groups = hooks.get(event, [])
+    for event, moment in hooks.events.items():
+        ours = re.compile(rf"\bcommonplace\b.* hook {moment}$")
+        words = shlex.join([*command, "learn", "hook", moment])
+        handler = {"type": "command", "command": words, "timeout": hooks.timeout}
+        groups = listed.get(event, [])
         if not isinstance(groups, list):
             raise ValueError(f"hooks.{event} is not a list")  # noqa: TRY004  about a file
         found = [
@@ -263,11 +282,11 @@ def _hooks_with(before: str, commands: Mapping[str, str]) -> str:
             if isinstance(each, dict) and ours.search(str(each.get("command")))
         ]
         for handlers, place in found[:1]:
-            changed |= handlers[place].get("command") != command
-            handlers[place] = {**handler, **handlers[place], "command": command}
+            changed |= handlers[place].get("command") != words
+            handlers[place] = {**handler, **handlers[place], "command": words}
         if not found:
-            hooks[event], changed = [*groups, {"hooks": [handler]}], True
-    return _as_json({**document, "hooks": hooks}, before) if changed else before
+            listed[event], changed = [*groups, {"hooks": [handler]}], True
+    return _as_json({**document, "hooks": listed}, before) if changed else before
 
 
 # TOML: our own table is changed as text, because no parser of the standard library keeps comments

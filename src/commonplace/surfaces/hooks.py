@@ -34,6 +34,8 @@ MOST_INPUT = 1_000_000
 MOST_TRANSCRIPT = 400_000
 """Bytes at the end of a transcript that are read."""
 MOST_MESSAGES = 100
+TEXTS = ("text", "input_text", "output_text")
+"""The parts of a message that somebody said."""
 MOST_LOG = 256_000
 """Bytes after which the log of hooks begins anew."""
 RESUME, BRIEF, SUMMARY = 4_000, 2_400, 3_000
@@ -173,10 +175,13 @@ def _message(row: bytes) -> dict[str, Any] | None:
     """One line of a transcript; None for one that was cut off, or is about something else."""
     try:
         entry = json.loads(row)
-        message = entry["message"]
-        role, content, id = message["role"], message["content"], entry["uuid"]
+        if entry.get("type") == "response_item":  # of Codex, which gives a message no id
+            message, id = entry["payload"], hashlib.sha256(row).hexdigest()[:32]
+        else:
+            message, id = entry["message"], entry["uuid"]
+        role, content = message["role"], message["content"]
         texts = (
-            [content] if isinstance(content, str) else [p["text"] for p in content if p.get("type") == "text"]
+            [content] if isinstance(content, str) else [p["text"] for p in content if p.get("type") in TEXTS]
         )
         text = "\n".join(texts).strip()
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):

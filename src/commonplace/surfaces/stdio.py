@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from ..errors import BadInput, MissingExtra, shown
 from ..participant import acting
 from ..version import install_hint
@@ -28,7 +30,8 @@ def mcp(
     `tools` are groups of further tools, with commas: memory, work, documents, learn, admin. `compat` is server-memory,
     for the nine tools of the reference memory server in place of ours. `run` is the run that the actor is an agent of.
     `install` is the client to set up: claude-code, claude-desktop, cursor, codex, vscode, gemini or zed, which acts
-    under that name unless `--as` says another. `hooks` is whether to set up the hooks of claude-code, too. `print_only`
+    under that name unless `--as` says another. `hooks` is whether to set up its hooks,
+    too: those of claude-code, codex and gemini. `print_only`
     is whether to print the configuration and write nothing. `name` is what the client calls the server: give another
     for each book."""
     if compat not in (None, "server-memory"):
@@ -39,6 +42,7 @@ def mcp(
         return clients.install(shell, install, options, print_only=print_only, hooks=hooks, name=name)
     if hooks or print_only:
         raise BadInput("--hooks and --print-only are for setting up a client: name it with --install")
+    gc.disable()  # the SDK builds a thousand classes that stay: looking for rubbish among them is a tenth of the start
     try:
         import anyio
         from mcp.server.stdio import stdio_server
@@ -52,6 +56,9 @@ def mcp(
     book = shell.open(mirrored=True)
     me = acting(book, shell.actor, run, shell.scope)
     server = build_server(lambda _context: me, groups=tools.split(",") if tools else (), compat=compat)
+
+    gc.freeze()
+    gc.enable()
 
     async def serve() -> None:
         async with stdio_server() as (read, write):

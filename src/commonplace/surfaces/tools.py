@@ -97,13 +97,26 @@ def _fetch(me: Participant, sha: str) -> dict[str, Any]:
     return {"digest": msgspec.to_builtins(me.learn.digests.fetch(sha))}
 
 
-SEARCHED_BY = ("query", "mode", "tiers", "date_range", "agent_filter", "max_results", "explain")
+SEARCHED_BY = {
+    "query": "what to look for, in your own words",
+    "mode": "hybrid (everything there is to go by), keyword, semantic, date_range or agent_filter",
+    "tiers": "long_term, working (daily logs), episodic or semantic; by default all that the mode looks at",
+    "date_range": "only results of these days: the first and the last, as YYYY-MM-DD",
+    "agent_filter": "only what these agents said",
+    "max_results": "how many results at most",
+    "explain": "also say why each result was found",
+}
+"""The parameters of `search` that the tool has, and what a model is told about them."""
 
 
 def tools() -> dict[str, Verb]:
     """Every tool by its name."""
     search, curate = verb_at("search"), verb_at("memory.curate")
-    chosen = tuple(parameter for parameter in search.parameters if parameter.name in SEARCHED_BY)
+    chosen = tuple(
+        parameter._replace(help=SEARCHED_BY[parameter.name])
+        for parameter in search.parameters
+        if parameter.name in SEARCHED_BY
+    )
     as_data = tuple(parameter for parameter in curate.parameters if parameter.is_data)
     return {
         "memory.read": verb_of(("memory", "read"), _read),

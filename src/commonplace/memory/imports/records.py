@@ -91,7 +91,9 @@ def read(name: str, text: str) -> FileRead:
 
 
 def _link(items: list[Incoming], named: dict[str, int], relations: list[tuple[Row, tuple[str, ...]]]) -> None:
-    """Give each item the relations that begin at its name."""
+    """Give each item the relations that begin at its name. One that leads to itself, or has an end that is no item
+    of its own, stays beside the links as it was written: a link cannot hold it."""
+    entities = {*named}
     beginning: dict[str, list[tuple[Row, tuple[str, ...]]]] = {}
     for row, ends in relations:
         beginning.setdefault(ends[0], []).append((row, ends))
@@ -102,7 +104,11 @@ def _link(items: list[Incoming], named: dict[str, int], relations: list[tuple[Ro
             body = "\n".join(f"{begin} {relation} {end}" for relation, end in links)
             items.append(Incoming("note", body, title=short(begin), name=begin, source=all_of_it[0][0][0]))
         item = items[named[begin]]
-        more = [row for (_, row), _ in all_of_it if row.keys() - _PLAIN]
+        more = [
+            row
+            for (_, row), (_, _, end) in all_of_it
+            if row.keys() - _PLAIN or end == begin or not {begin, end} <= entities
+        ]
         metadata = {**item.metadata, "relations": more} if more else item.metadata
         items[named[begin]] = replace(item, links=links, metadata=metadata)
 

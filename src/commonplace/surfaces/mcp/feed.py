@@ -1,7 +1,7 @@
 """The change feed of a book as the SDK's subscription bus.
 
-One thread follows the book for each participant that somebody subscribes for, and only as long as somebody does. A
-participant is told of what it may see, because it is its own `watch` that is followed.
+One thread follows the book for each client that has subscribed, and only as long as it does. A client is told of what
+its participant may see, because it is that one's own `watch` that is followed.
 """
 
 from __future__ import annotations
@@ -9,17 +9,20 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
 
 import anyio
+import mcp_types as types
 from anyio.abc import TaskGroup
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated, ServerEvent
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated, ServerEvent
 
-from .resources import changed
+from ...errors import CommonplaceError
+from .threads import in_thread
 
 if TYPE_CHECKING:
+    from ...ledger.events import Event
     from ...participant import Participant
 
 log = logging.getLogger("commonplace")
@@ -29,13 +32,23 @@ ROUND = 5.0
 
 
 class ChangeFeed(InMemorySubscriptionBus):
-    """Tells of the changes that one participant may see: listeners of the bus, and sessions of older clients."""
+    """Tells of the changes that one participant may see: listeners of the bus, and sessions of older clients.
 
-    def __init__(self, me: Participant, group: TaskGroup) -> None:
+    `find` answers the participant, and is asked anew before anything is told: a token that was revoked meanwhile ends
+    the feed. `changed` answers the addresses that an event has changed."""
+
+    def __init__(
+        self, find: Callable[[], Participant], changed: Callable[[Event], Collection[str]], group: TaskGroup
+    ) -> None:
         super().__init__()
-        self._me, self._group = me, group
+        self._find, self._changed, self._group = find, changed, group
         self._needed = threading.Event()
         self._sessions: dict[str, list[ServerSession]] = {}
+        self.listening = ListenHandler(self)
+
+    @property
+    def followed(self) -> bool:
+        return self._needed.is_set()
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         """Register a listener. What is committed from now on reaches it."""
@@ -52,6 +65,7 @@ class ChangeFeed(InMemorySubscriptionBus):
         """Tell a client of the older protocol when an address changes."""
         self.remove(uri, session)
         self._sessions.setdefault(uri, []).append(session)
+        session._connection.exit_stack.callback(self.remove, uri, session)
         self._follow()
 
     def remove(self, uri: str, session: ServerSession) -> None:
@@ -66,7 +80,7 @@ class ChangeFeed(InMemorySubscriptionBus):
             self._needed = threading.Event()
             self._needed.set()
             # The position is taken here, before the client hears that it is subscribed: nothing is lost between.
-            self._group.start_soon(self._run, self._needed, self._me._session.ledger.head)
+            self._group.start_soon(self._run, self._needed, self._find()._session.ledger.head)
 
     def _rest(self) -> None:
         if not self._listeners and not self._sessions:
@@ -78,16 +92,23 @@ class ChangeFeed(InMemorySubscriptionBus):
             await anyio.to_thread.run_sync(
                 self._watch, needed, after, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(math.inf)
             )
+        except CommonplaceError as error:
+            log.warning("a client is told of no more changes: %s", error)
+            self._sessions.clear()
+            self.listening.close()
         finally:
             needed.clear()
 
     def _watch(self, needed: threading.Event, after: int) -> None:
-        ledger = self._me._session.ledger
+        ledger = self._find()._session.ledger
         while needed.is_set() and not ledger.closed:
             head = ledger.head
-            for event in self._me.watch(after=after, timeout=ROUND):
+            for event in self._find().watch(after=after, timeout=ROUND):
                 after = event.position
-                for uri in sorted(changed(event)):
+                uris = sorted(self._changed(event))
+                if uris:
+                    self._find()
+                for uri in uris:
                     if needed.is_set():
                         anyio.from_thread.run(self._tell, uri)
                 if not needed.is_set():
@@ -97,4 +118,44 @@ class ChangeFeed(InMemorySubscriptionBus):
     async def _tell(self, uri: str) -> None:
         await self.publish(ResourceUpdated(uri=uri))
         for session in list(self._sessions.get(uri, ())):
-            await session.send_resource_updated(uri)
+            try:
+                await session.send_resource_updated(uri)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):  # the client has gone
+                self.remove(uri, session)
+
+
+class Feeds:
+    """The feeds of all clients of a server, and its answers to their subscriptions. `check` raises NotFound for an
+    address that there is not."""
+
+    def __init__(
+        self,
+        find: Callable[[Any], Participant],
+        changed: Callable[[Event], Collection[str]],
+        check: Callable[[str], object],
+    ) -> None:
+        self._find, self._changed, self._check = find, changed, check
+        self._feeds: dict[str, ChangeFeed] = {}
+
+    def _of(self, ctx: Any) -> ChangeFeed:
+        session = self._find(ctx)._session
+        token = "" if ctx.request is None else ctx.request.headers.get("authorization", "")
+        key = repr((session.actor, session.bound, session.run, token))
+        if key not in self._feeds:
+            self._feeds = {name: feed for name, feed in self._feeds.items() if feed.followed}
+            self._feeds[key] = ChangeFeed(lambda: self._find(ctx), self._changed, ctx.lifespan_context)
+        return self._feeds[key]
+
+    async def subscribe(self, ctx: Any, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        await in_thread(lambda: self._check(str(params.uri)))
+        self._of(ctx).add(str(params.uri), ctx.session)
+        return types.EmptyResult()
+
+    async def unsubscribe(self, ctx: Any, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+        self._of(ctx).remove(str(params.uri), ctx.session)
+        return types.EmptyResult()
+
+    async def listen(
+        self, ctx: Any, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        return await self._of(ctx).listening(ctx, params)

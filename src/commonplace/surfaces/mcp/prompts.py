@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import BadInput, NotFound, shown
+from .resources import VERBS
 
 if TYPE_CHECKING:
     from ...participant import Participant
@@ -16,11 +17,13 @@ MOST = 100
 
 
 class PromptOffer(NamedTuple):
-    """A prompt: what it is for, its arguments (those with `!` have to be given), and what it says."""
+    """A prompt: what it is for, its arguments and which of them have to be given, what it says, and the verb that a
+    token has to allow for it."""
 
     about: str
     arguments: Mapping[str, str]
     text: Callable[..., str]
+    verb: str
     needs: tuple[str, ...] = ()
 
 
@@ -31,7 +34,8 @@ def _resume(me: Participant, task: str) -> str:
 def _brief(me: Participant, topic: str = "", tag: str = "", scope: str = "") -> str:
     digest = me.digest(topic, tags=[tag] if tag else None, scope=scope or None)
     works = "\n".join(f"- {work.name} ({work.status}), id {work.id}" for work in me.works.list())
-    parts = [f"Brief me{f' on {topic}' if topic else ''}, in a few sentences, from this alone.", str(digest)]
+    about = f"{f' on {topic}' if topic else ''}{f', by what has the tag {tag}' if tag else ''}"
+    parts = [f"Brief me{about}, in a few sentences, from this alone.", str(digest)]
     return "\n\n".join([*parts, f"Works:\n{works or '- none'}", f"What waits for a person:\n{me.inbox()}"])
 
 
@@ -60,25 +64,40 @@ def _review(me: Participant, task: str) -> str:
 
 PROMPTS = {
     "resume": PromptOffer(
-        "Go on with a task after a break.", {"task": "the name of the task"}, _resume, ("task",)
+        "Go on with a task after a break.",
+        {"task": "the name of the task"},
+        _resume,
+        "learn.resume",
+        ("task",),
     ),
     "brief_me": PromptOffer(
         "A short briefing: what is known, what is going on, what waits.",
         {"topic": "what it is about", "tag": "only items with this tag", "scope": "a scope within your own"},
         _brief,
+        "digest",
     ),
     "reflect": PromptOffer(
-        "Find what should be kept from a run, or from the last day.", {"run": "the id of a run"}, _reflect
+        "Find what should be kept from a run, or from the last day.",
+        {"run": "the id of a run"},
+        _reflect,
+        "receipts.window",
     ),
-    "review": PromptOffer("Review a task.", {"task": "the id of the task"}, _review, ("task",)),
+    "review": PromptOffer(
+        "Review a task.", {"task": "the id of the task"}, _review, "work.context_for", ("task",)
+    ),
 }
+
+
+def offer_of(name: str) -> PromptOffer:
+    """The prompt with a name. Raises NotFound."""
+    if name not in PROMPTS:
+        raise NotFound(f"there is no prompt {shown(name)}: there are {', '.join(PROMPTS)}")
+    return PROMPTS[name]
 
 
 def prompt_text(me: Participant, name: str, given: Mapping[str, str]) -> str:
     """What a prompt says. Raises NotFound and BadInput."""
-    offer = PROMPTS.get(name)
-    if offer is None:
-        raise NotFound(f"there is no prompt {shown(name)}: there are {', '.join(PROMPTS)}")
+    offer = offer_of(name)
     missing = [argument for argument in offer.needs if not given.get(argument)]
     if missing or given.keys() - offer.arguments.keys():
         raise BadInput(
@@ -125,9 +144,18 @@ COMPLETED: Mapping[tuple[str, str], Callable[..., Iterable[str]]] = {
 """Where the values of each argument of a prompt, or of each name in an address, are found."""
 
 
-def completions(me: Participant, of: str, argument: str, begun: str, known: Mapping[str, str]) -> list[str]:
-    """The values that begin with what was typed, or contain it, in the order in which they are found."""
-    find = COMPLETED.get((of, argument))
+def completions(
+    me: Participant,
+    allows: Callable[[str], bool],
+    of: str,
+    argument: str,
+    begun: str,
+    known: Mapping[str, str],
+) -> list[str]:
+    """The values that begin with what was typed, or contain it, in the order in which they are found. There are none
+    for what a token does not allow."""
+    verb = PROMPTS[of].verb if of in PROMPTS else VERBS.get(of, "")
+    find = COMPLETED.get((of, argument)) if allows(verb) else None
     values = dict.fromkeys(find(me, known)) if find is not None else {}
     begin = [value for value in values if value.startswith(begun)]
     within = [value for value in values if begun in value and not value.startswith(begun)]

@@ -38,6 +38,12 @@ ABOUT = {
 }
 """What a client is told about each template."""
 
+VERBS = {
+    LONG_TERM: "memory.long_term", DAILY: "documents.day", ITEM: "memory.get", KEY: "memory.list",
+    TAG: "memory.list", WORK: "work.info", TASK: "task.info",
+}  # fmt: skip
+"""The verbs that read what stands at the addresses."""
+
 MARKDOWN, JSON = "text/markdown", "application/json"
 
 
@@ -55,6 +61,11 @@ def matched(uri: str) -> tuple[str, dict[str, str]]:
         if found := re.fullmatch(pattern, uri):
             return template, {name: unquote(value) for name, value in found.groupdict().items()}
     raise NotFound(f"there is no resource {shown(uri)}: there are {LONG_TERM}, {', '.join(ABOUT)}")
+
+
+def verb_of_address(uri: str) -> str:
+    """The verb that reads what stands at an address, which a token has to allow. Raises NotFound."""
+    return VERBS[matched(uri)[0]]
 
 
 def read(me: Participant, uri: str) -> tuple[str, Any]:
@@ -85,13 +96,16 @@ _READ: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def listed(me: Participant) -> Iterator[tuple[str, str, str]]:
+def listed(me: Participant, allows: Callable[[str], bool]) -> Iterator[tuple[str, str, str]]:
     """The addresses that a client can begin with: address, name and media type."""
-    yield LONG_TERM, "Long-term memory", MARKDOWN
-    for day in me.documents.days():
-        yield address(DAILY, date=day), f"Log of {day}", MARKDOWN
-    for work in me.works.list():
-        yield address(WORK, work=work.id), work.name, JSON
+    if allows(VERBS[LONG_TERM]):
+        yield LONG_TERM, "Long-term memory", MARKDOWN
+    if allows(VERBS[DAILY]):
+        for day in me.documents.days():
+            yield address(DAILY, date=day), f"Log of {day}", MARKDOWN
+    if allows(VERBS[WORK]):
+        for work in me.works.list():
+            yield address(WORK, work=work.id), work.name, JSON
 
 
 def changed(event: Event) -> set[str]:

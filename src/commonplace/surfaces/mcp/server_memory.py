@@ -1,276 +1,486 @@
 """The nine tools of the reference memory server over a book: a drop-in for its clients.
 
-An entity is the notes that have its name as their title, one for each observation, as `import` makes them of the
-server's file. The first one carries the entity's type in its provenance, and its relations as links.
+An entity is the notes that have its name as their title: one that carries its type, in its provenance, and one for each
+observation. A relation is a link between two entities, or where one of its ends is no entity, a note that says so. The
+file of the reference server becomes the same when it is imported, apart from the first observation, which carries the
+type there.
+
+Nothing is locked between processes, because nothing needs to be: what two of them create at once is one entity, with
+the observations of both.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 import mcp_types as types
 from mcp.server.lowlevel import Server
 
-from ...errors import BadInput, CommonplaceError, shown
+from ...errors import BadInput, CommonplaceError, Conflict, NotFound, shown
 from ...telemetry import tell_of_call
 from ...version import __version__
+from .feed import Feeds
+from .threads import in_thread, with_tasks
 from .tracing import traced
 
 if TYPE_CHECKING:
+    from ...ledger.events import Event
     from ...memory.items import Item
     from ...participant import Participant
 
 BROUGHT = "an observation of a knowledge graph is kept as it was written"
+GRAPH = "memory://knowledge-graph"
+ATTEMPTS = 5
+"""How often a deletion is tried while others change the same entity."""
 
-_TEXT = {"type": "string"}
-_TEXTS = {"type": "array", "items": _TEXT}
+# what the tools take and answer, in the words of the reference server
 
-
-def _objects(**fields: Any) -> dict[str, Any]:
-    return {
-        "type": "array",
-        "items": {
-            "type": "object",
-            "properties": fields,
-            "required": list(fields),
-            "additionalProperties": False,
-        },
-    }
+DRAFT = {"$schema": "http://json-schema.org/draft-07/schema#"}
+OPEN: dict[str, Any] = {}
+CLOSED = {"additionalProperties": False}
 
 
-def _takes(**fields: Any) -> dict[str, Any]:
-    return (
-        {"type": "object", "properties": fields, "required": list(fields)}
-        if fields
-        else {"type": "object", "properties": {}}
-    )
+def _text(about: str = "") -> dict[str, Any]:
+    return {"type": "string", "description": about} if about else {"type": "string"}
 
 
-_RELATIONS = _objects(**{"from": _TEXT, "to": _TEXT, "relationType": _TEXT})
+def _texts(about: str = "") -> dict[str, Any]:
+    return {"type": "array", "items": _text(), **({"description": about} if about else {})}
 
-TOOLS: Mapping[str, tuple[str, dict[str, Any]]] = {
-    "create_entities": (
-        "Create multiple new entities in the knowledge graph",
-        _takes(entities=_objects(name=_TEXT, entityType=_TEXT, observations=_TEXTS)),
-    ),
-    "create_relations": (
-        "Create multiple new relations between entities in the knowledge graph. Relations should be in active voice",
-        _takes(relations=_RELATIONS),
-    ),
-    "add_observations": (
-        "Add new observations to existing entities in the knowledge graph",
-        _takes(observations=_objects(entityName=_TEXT, contents=_TEXTS)),
-    ),
-    "delete_entities": (
-        "Delete multiple entities and their associated relations from the knowledge graph",
-        _takes(entityNames=_TEXTS),
-    ),
-    "delete_observations": (
-        "Delete specific observations from entities in the knowledge graph",
-        _takes(deletions=_objects(entityName=_TEXT, observations=_TEXTS)),
-    ),
-    "delete_relations": ("Delete multiple relations from the knowledge graph", _takes(relations=_RELATIONS)),
-    "read_graph": ("Read the entire knowledge graph", _takes()),
-    "search_nodes": ("Search for nodes in the knowledge graph based on a query", _takes(query=_TEXT)),
-    "open_nodes": ("Open specific nodes in the knowledge graph by their names", _takes(names=_TEXTS)),
+
+def _object(fields: Mapping[str, Any], more: Mapping[str, Any] = OPEN) -> dict[str, Any]:
+    required = {"required": list(fields)} if fields else {}
+    return {"type": "object", "properties": dict(fields), **required, **more}
+
+
+def _objects(fields: Mapping[str, Any], more: Mapping[str, Any] = OPEN, about: str = "") -> dict[str, Any]:
+    described = {"description": about} if about else {}
+    return {"type": "array", "items": _object(fields, more), **described}
+
+
+ENTITY = {
+    "name": _text("The name of the entity"),
+    "entityType": _text("The type of the entity"),
+    "observations": _texts("An array of observation contents associated with the entity"),
 }
-"""The tools with the input that the reference server takes."""
+RELATION = {
+    "from": _text("The name of the entity where the relation starts"),
+    "to": _text("The name of the entity where the relation ends"),
+    "relationType": _text("The type of the relation"),
+}
+ADDED = {"entityName": _text(), "addedObservations": _texts()}
+WHOLE = {"entities": _objects(ENTITY, CLOSED), "relations": _objects(RELATION, CLOSED)}
+DONE = {"success": {"type": "boolean"}, "message": _text()}
+
+
+class GraphTool(NamedTuple):
+    """A tool of the reference server. What it answers is an object with `answers`; a tool that reads answers it as it
+    is, one that deletes says what it did, and the others answer the value of its one field."""
+
+    about: str
+    takes: Mapping[str, Any]
+    answers: Mapping[str, Any]
+    reads: bool = False
+    deletes: bool = False
+
+    def described(self, name: str) -> types.Tool:
+        hints = types.ToolAnnotations(
+            read_only_hint=self.reads, destructive_hint=self.deletes,
+            idempotent_hint=self.reads or self.deletes, open_world_hint=False,
+        )  # fmt: skip
+        return types.Tool(
+            name=name, title=name.replace("_", " ").title(), description=self.about, annotations=hints,
+            input_schema={**DRAFT, **_object(self.takes)},
+            output_schema={**DRAFT, **_object(self.answers, CLOSED)},
+        )  # fmt: skip
+
+
+TOOLS: Mapping[str, GraphTool] = {
+    "create_entities": GraphTool(
+        "Create multiple new entities in the knowledge graph",
+        {"entities": _objects(ENTITY)}, {"entities": _objects(ENTITY, CLOSED)},
+    ),
+    "create_relations": GraphTool(
+        "Create multiple new relations between entities in the knowledge graph. Relations should be in active voice",
+        {"relations": _objects(RELATION)}, {"relations": _objects(RELATION, CLOSED)},
+    ),
+    "add_observations": GraphTool(
+        "Add new observations to existing entities in the knowledge graph",
+        {
+            "observations": _objects(
+                {
+                    "entityName": _text("The name of the entity to add the observations to"),
+                    "contents": _texts("An array of observation contents to add"),
+                }
+            )
+        },
+        {"results": _objects(ADDED, CLOSED)},
+    ),
+    "delete_entities": GraphTool(
+        "Delete multiple entities and their associated relations from the knowledge graph",
+        {"entityNames": _texts("An array of entity names to delete")}, DONE, deletes=True,
+    ),
+    "delete_observations": GraphTool(
+        "Delete specific observations from entities in the knowledge graph",
+        {
+            "deletions": _objects(
+                {
+                    "entityName": _text("The name of the entity containing the observations"),
+                    "observations": _texts("An array of observations to delete"),
+                }
+            )
+        },
+        DONE, deletes=True,
+    ),
+    "delete_relations": GraphTool(
+        "Delete multiple relations from the knowledge graph",
+        {"relations": _objects(RELATION, about="An array of relations to delete")}, DONE, deletes=True,
+    ),
+    "read_graph": GraphTool("Read the entire knowledge graph", {}, WHOLE, reads=True),
+    "search_nodes": GraphTool(
+        "Search for nodes in the knowledge graph based on a query",
+        {"query": _text("The search query to match against entity names, types, and observation content")},
+        WHOLE, reads=True,
+    ),
+    "open_nodes": GraphTool(
+        "Open specific nodes in the knowledge graph by their names",
+        {"names": _texts("An array of entity names to retrieve")}, WHOLE, reads=True,
+    ),
+}  # fmt: skip
+
+Row = Mapping[str, str]
 
 
 class KnowledgeGraph:
-    """The entities and relations that a participant may see."""
+    """The entities and relations that a participant may see, as they are now."""
 
     def __init__(self, me: Participant) -> None:
         self._me = me
-        self._load()
-
-    def _load(self) -> None:
-        self.notes: dict[str, list[Item]] = {}
-        titled: dict[str, list[Item]] = {}
-        for item in self._me.memory.list(kind="note", limit=None):
+        self._titled: dict[str, list[Item]] = {}
+        for item in me.memory.list(kind="note", limit=None):
             if item.title:
-                titled.setdefault(item.title, []).append(item)
-        for name, items in titled.items():
-            if any(self._type(item) is not None for item in items):
-                self.notes[name] = sorted(items, key=lambda item: self._type(item) is None)
-        self._names = {item.id: name for name, items in self.notes.items() for item in items}
+                self._titled.setdefault(item.title, []).append(item)
+        names = [name for name, items in self._titled.items() if any(map(_type_of, items))]
+        self.entities = {name: self._entity(name) for name in names}
 
-    @staticmethod
-    def _type(item: Item) -> str | None:
-        kind = item.provenance.get("metadata", {}).get("entityType")
-        return kind if isinstance(kind, str) else None
+    def _entity(self, name: str) -> dict[str, Any]:
+        notes = [item for item in self._titled[name] if not _is_relation(item)]
+        kind = next(filter(None, map(_type_of, notes)))[0]
+        said = [item.body for item in notes if not (_type_of(item) and item.body == _named(name, kind))]
+        return {"name": name, "entityType": kind, "observations": list(dict.fromkeys(said))}
 
-    def entity(self, name: str) -> dict[str, Any]:
-        items = self.notes[name]
-        kind = self._type(items[0]) or ""
-        said = [item.body for item in items if item.body not in (f"{name} ({kind})", name)]
-        return {"name": name, "entityType": kind, "observations": said}
+    def _carrier(self, name: str) -> Item:
+        return next(item for item in self._titled[name] if _type_of(item))
 
-    def relations(self) -> list[dict[str, str]]:
-        return [
-            {"from": name, "to": self._names[to], "relationType": relation}
-            for name, items in self.notes.items()
-            for item in items
-            for relation, to in item.links
-            if to in self._names
-        ]
+    def _ends(self) -> Iterator[tuple[Item, Row]]:
+        """Every relation, with the item that it belongs to."""
+        names = {item.id: name for name in self.entities for item in self._titled[name]}
+        for name, items in self._titled.items():
+            for item in items:
+                yield from ((item, row) for row in _rows_of(item))
+                if item.id in names:
+                    yield from (
+                        (item, {"from": name, "to": names[to], "relationType": relation})
+                        for relation, to in item.links
+                        if to in names
+                    )
 
-    def graph(self, names: set[str] | None = None) -> dict[str, Any]:
-        chosen = [name for name in self.notes if names is None or name in names]
-        edges = [each for each in self.relations() if names is None or {each["from"], each["to"]} & names]
-        return {"entities": [self.entity(name) for name in chosen], "relations": edges}
+    def relations(self) -> list[Row]:
+        once = {(row["from"], row["relationType"], row["to"]): row for _, row in self._ends()}
+        return [{name: row[name] for name in RELATION} for row in once.values()]
 
-    def _keep(self, name: str, kind: str, text: str, first: bool) -> None:
-        provenance = {"source_kind": "import", "metadata": {"entityType": kind}} if first else None
-        self._me.remember(
-            text,
-            kind="note",
-            title=name,
-            tags=[kind] if kind else [],
-            provenance=provenance,
-            override=BROUGHT,
-        )
+    def _about(self, names: Collection[str]) -> dict[str, Any]:
+        edges = [row for row in self.relations() if row["from"] in names or row["to"] in names]
+        return {
+            "entities": [each for name, each in self.entities.items() if name in names],
+            "relations": edges,
+        }
 
-    def _known(self, name: str) -> list[Item]:
-        if name not in self.notes:
-            raise BadInput(f"Entity with name {name} not found")
-        return self.notes[name]
+    def _add(self, notes: list[dict[str, Any]]) -> set[tuple[str, str]]:
+        """Keep notes, and answer title and text of those that were not there yet. Raises BadInput for one that is
+        refused."""
+        kept = set()
+        results = self._me.memory.add_many([{"kind": "note", "override": BROUGHT, **note} for note in notes])
+        for note, result in zip(notes, results, strict=True):
+            if result.outcome not in ("stored", "merged"):
+                raise BadInput(f"{shown(note['text'])} was not kept: {result.reason}")
+            if result.outcome == "stored":
+                kept.add((note["title"], note["text"]))
+        return kept
+
+    # the tools
 
     def create_entities(self, entities: list[dict[str, Any]]) -> Any:
-        created = [each for each in entities if each["name"] not in self.notes]
-        for each in created:
-            name, kind = each["name"], each["entityType"]
-            for number, text in enumerate(each["observations"] or [f"{name} ({kind})"]):
-                self._keep(name, kind, text, number == 0)
-        return created
+        new = {each["name"]: each for each in reversed(entities) if each["name"] not in self.entities}
+        notes = []
+        for name, each in reversed(new.items()):
+            kind = each["entityType"]
+            tags = [kind] if kind.strip() else []
+            carrier = {"title": name, "text": _named(name, kind), "tags": tags}
+            notes.append({**carrier, "provenance": {"metadata": {"entityType": kind}}})
+            said = dict.fromkeys(each["observations"])
+            notes += [{"title": name, "text": text, "tags": tags} for text in said]
+        kept = self._add(notes) if notes else set()
+        return [
+            {
+                **each,
+                "observations": [
+                    text for text in dict.fromkeys(each["observations"]) if (name, text) in kept
+                ],
+            }
+            for name, each in reversed(new.items())
+        ]
 
-    def create_relations(self, relations: list[dict[str, str]]) -> Any:
-        known, created = self.relations(), []
-        for each in relations:
-            begin, end = self._known(each["from"])[0], self._known(each["to"])[0]
-            if each not in known:
-                self._me.memory.link(begin.id, each["relationType"], end.id)
-                created.append(each)
+    def create_relations(self, relations: list[Row]) -> Any:
+        known, created = self.relations(), list[Row]()
+        for row in relations:
+            if row in known or row in created:
+                continue
+            begin, relation, end = row["from"], row["relationType"], row["to"]
+            if begin in self.entities and end in self.entities:
+                self._me.memory.link(self._carrier(begin).id, relation, self._carrier(end).id)
+            else:
+                provenance = {"metadata": {"relations": [row]}}
+                self._add([{"title": begin, "text": f"{begin} {relation} {end}", "provenance": provenance}])
+            created.append(row)
         return created
 
     def add_observations(self, observations: list[dict[str, Any]]) -> Any:
-        results = []
         for each in observations:
-            name = each["entityName"]
-            self._known(name)
-            entity = self.entity(name)
-            added = [text for text in each["contents"] if text not in entity["observations"]]
-            for text in added:
-                self._keep(name, entity["entityType"], text, False)
-            results.append({"entityName": name, "addedObservations": added})
-        return results
+            if each["entityName"] not in self.entities:
+                raise NotFound(f"Entity with name {each['entityName']} not found")
+        new = [
+            (each["entityName"], text)
+            for each in observations
+            for text in dict.fromkeys(each["contents"])
+            if text not in self.entities[each["entityName"]]["observations"]
+        ]
+        kept = (
+            self._add([{"title": name, "text": text} for name, text in dict.fromkeys(new)]) if new else set()
+        )
+        return [
+            {
+                "entityName": each["entityName"],
+                "addedObservations": [
+                    text for text in dict.fromkeys(each["contents"]) if (each["entityName"], text) in kept
+                ],
+            }
+            for each in observations
+        ]
 
     def delete_entities(self, entityNames: list[str]) -> Any:
-        for name in entityNames:
-            for item in self.notes.get(name, ()):
-                self._me.forget(item.id, reason="deleted from the graph", confirm="FORGET")
+        self._cut(row for row in self.relations() if row["from"] in entityNames or row["to"] in entityNames)
+        for name in dict.fromkeys(entityNames):
+            for item in self._titled[name] if name in self.entities else ():
+                self._forget(item)
         return "Entities deleted successfully"
 
     def delete_observations(self, deletions: list[dict[str, Any]]) -> Any:
         for each in deletions:
             name = each["entityName"]
-            items, gone = self.notes.get(name, []), set(each["observations"])
-            for item in items:
-                if item.body in gone:
-                    if (
-                        item is items[0]
-                    ):  # it carries the type and the relations of the entity, so only its text goes
-                        self._me.memory.revise(item.id, body=f"{name} ({self._type(item)})")
-                    else:
-                        self._me.forget(item.id, reason="deleted from the graph", confirm="FORGET")
+            for item in self._titled[name] if name in self.entities else ():
+                if item.body not in each["observations"] or _is_relation(item):
+                    continue
+                kind = _type_of(item)
+                if kind:  # it carries the type and the relations of the entity, so only its text goes
+                    self._me.memory.revise(item.id, body=_named(name, kind[0]), if_position=item.position)
+                else:
+                    self._forget(item)
         return "Observations deleted successfully"
 
-    def delete_relations(self, relations: list[dict[str, str]]) -> Any:
-        for name, items in self.notes.items():
-            for item in items:
-                left = [
-                    [relation, to]
-                    for relation, to in item.links
-                    if {"from": name, "to": self._names.get(to, ""), "relationType": relation}
-                    not in relations
-                ]
-                if len(left) < len(item.links):
-                    self._me.memory.revise(item.id, links=left)
+    def delete_relations(self, relations: list[Row]) -> Any:
+        self._cut(relations)
         return "Relations deleted successfully"
 
+    def _cut(self, relations: Iterable[Row]) -> None:
+        """Take relations away, from each item at once."""
+        unwanted = [{name: row[name] for name in RELATION} for row in relations]
+        names = {item.id: name for name in self.entities for item in self._titled[name]}
+        for item in {item.id: item for item, row in self._ends() if dict(row) in unwanted}.values():
+            rows = [row for row in _rows_of(item) if row not in unwanted]
+            if _is_relation(item) and not rows:
+                self._forget(item)
+                continue
+            links = [
+                [relation, to]
+                for relation, to in item.links
+                if {"from": item.title, "to": names.get(to), "relationType": relation} not in unwanted
+            ]
+            kept = {**item.provenance.get("metadata", {}), "relations": rows}
+            provenance = {**item.provenance, "metadata": kept} if _rows_of(item) else item.provenance
+            self._me.memory.revise(item.id, links=links, provenance=provenance, if_position=item.position)
+
+    def _forget(self, item: Item) -> None:
+        self._me.forget(item.id, reason="deleted from the knowledge graph", confirm="FORGET")
+
     def read_graph(self) -> Any:
-        return self.graph()
+        return {"entities": list(self.entities.values()), "relations": self.relations()}
 
     def search_nodes(self, query: str) -> Any:
         wanted = query.lower()
-        return self.graph(
+        return self._about(
             {
                 name
-                for name in self.notes
-                for entity in [self.entity(name)]
-                if wanted in "\n".join([name, entity["entityType"], *entity["observations"]]).lower()
+                for name, each in self.entities.items()
+                if any(wanted in text.lower() for text in (name, each["entityType"], *each["observations"]))
             }
         )
 
     def open_nodes(self, names: list[str]) -> Any:
-        return self.graph(set(names))
+        return self._about(set(names) & self.entities.keys())
+
+
+def _named(name: str, kind: str) -> str:
+    return f"{name} ({kind})" if kind.strip() else name
+
+
+def _type_of(item: Item) -> tuple[str, ...]:
+    """The type of the entity, of a note that carries it; nothing of any other."""
+    kind = item.provenance.get("metadata", {}).get("entityType")
+    return (kind,) if isinstance(kind, str) else ()
+
+
+def _rows_of(item: Item) -> list[Row]:
+    """Relations that are no links, because one of their ends is no entity."""
+    rows = item.provenance.get("metadata", {}).get("relations")
+    return [
+        {name: row[name] for name in RELATION}
+        for row in (rows if isinstance(rows, list | tuple) else ())
+        if isinstance(row, dict) and all(isinstance(row.get(name), str) for name in RELATION)
+    ]
+
+
+def _is_relation(item: Item) -> bool:
+    return bool(_rows_of(item)) and not _type_of(item)
+
+
+# the server
+
+
+class _Graphs:
+    """The answers to a client's requests."""
+
+    def __init__(self, find: Callable[[Any], Participant]) -> None:
+        self._find = find
+        self._writing = anyio.Lock()  # what a model asks for at once is done one after the other
+        self._feeds = Feeds(find, _changed, _check_address)
+
+    def server(self) -> Server[Any]:
+        server = Server[Any](
+            "memory-server", version=__version__, lifespan=with_tasks,
+            on_list_tools=self.list_tools, on_call_tool=self.call_tool,
+            on_list_resources=self.list_resources, on_read_resource=self.read_resource,
+            on_subscribe_resource=self._feeds.subscribe, on_unsubscribe_resource=self._feeds.unsubscribe,
+            on_subscriptions_listen=self._feeds.listen,
+        )  # fmt: skip
+        return traced(server, TOOLS)
+
+    async def list_tools(self, _ctx: Any, _params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[tool.described(name) for name, tool in TOOLS.items()])
+
+    async def call_tool(self, ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        def call() -> Any:
+            given = _checked(params.name, params.arguments or {})
+            me = self._find(ctx)
+            tell_of_call(me._session, given)
+            for left in reversed(range(ATTEMPTS)):
+                try:
+                    return getattr(KnowledgeGraph(me), params.name)(**given)
+                except Conflict:  # somebody else has changed the same entity since it was read
+                    if not left:
+                        raise
+            return None
+
+        try:
+            async with self._writing:
+                answer = await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
+        except CommonplaceError as error:
+            return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
+        tool = TOOLS[params.name]
+        if tool.deletes:
+            text, data = answer, {"success": True, "message": answer}
+        else:
+            text = json.dumps(answer, indent=2, ensure_ascii=False)
+            data = answer if tool.reads else {next(iter(tool.answers)): answer}
+        return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=data)
+
+    async def list_resources(self, _ctx: Any, _params: Any) -> types.ListResourcesResult:
+        graph = types.Resource(
+            uri=GRAPH, name="knowledge-graph", title="Knowledge Graph", mime_type="application/json",
+            description="The full knowledge graph with all entities and relations",
+        )  # fmt: skip
+        return types.ListResourcesResult(resources=[graph])
+
+    async def read_resource(
+        self, ctx: Any, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        uri = str(params.uri)
+
+        def read() -> str:
+            _check_address(uri)
+            return json.dumps(KnowledgeGraph(self._find(ctx)).read_graph(), indent=2, ensure_ascii=False)
+
+        text = await in_thread(read)
+        content = types.TextResourceContents(uri=uri, mime_type="application/json", text=text)
+        return types.ReadResourceResult(contents=[content])
 
 
 def compatible(compat: str, find: Callable[[Any], Participant]) -> Server[Any]:
     """A server with these tools alone."""
     if compat != "server-memory":
         raise BadInput(f"there is no compatibility with {shown(compat)}: server-memory is the one there is")
-    writing = anyio.Lock()  # two calls at once would both find that an entity is not there yet
-
-    async def list_tools(_ctx: Any, _params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(
-            tools=[
-                types.Tool(name=name, description=about, input_schema=schema)
-                for name, (about, schema) in TOOLS.items()
-            ]
-        )
-
-    async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        def call() -> Any:
-            if params.name not in TOOLS:
-                raise BadInput(f"there is no tool {shown(params.name)}: the tools are {', '.join(TOOLS)}")
-            given = params.arguments or {}
-            _check(given, TOOLS[params.name][1], params.name)
-            me = find(ctx)
-            tell_of_call(me._session, given)
-            return getattr(KnowledgeGraph(me), params.name)(**given)
-
-        try:
-            async with writing:
-                answer = await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
-        except CommonplaceError as error:
-            return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
-        text = answer if isinstance(answer, str) else json.dumps(answer, indent=2, ensure_ascii=False)
-        return types.CallToolResult(content=[types.TextContent(text=text)])
-
-    server = Server[Any](
-        "memory-server", version=__version__, on_list_tools=list_tools, on_call_tool=call_tool
-    )
-    return traced(server, TOOLS)
+    return _Graphs(find).server()
 
 
-def _check(value: Any, schema: Mapping[str, Any], place: str) -> None:
-    """Raise BadInput if a value is not what a schema of these tools says. Fields that it does not name are left out
-    of account, as the reference server does."""
-    kind = {"object": dict, "array": list, "string": str}[schema["type"]]
-    if not isinstance(value, kind):
-        raise BadInput(f"{place} takes {schema['type']}, not {shown(value)}")
-    if isinstance(value, list):
-        for each in value:
-            _check(each, schema["items"], place)
-    elif isinstance(value, dict):
-        for name in list(value):
-            if name not in schema["properties"]:
-                del value[name]
+def _check_address(uri: str) -> None:
+    if uri != GRAPH:
+        raise NotFound(f"Resource {uri} not found")
+
+
+def _changed(event: Event) -> Collection[str]:
+    return (GRAPH,) if event.kind.startswith("memory.item.") else ()
+
+
+# arguments
+
+
+def _checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call without fields that the tool does not know, which the reference server leaves out of
+    account, too. Raises BadInput in its words."""
+    if name not in TOOLS:
+        raise BadInput(f"MCP error -32602: Tool {name} not found")
+    schema = _object(TOOLS[name].takes)
+    problems = list(_problems(given, schema, ""))
+    if problems:
+        told = "\n".join(problems)
+        raise BadInput(f"MCP error -32602: Input validation error: Invalid arguments for tool {name}: {told}")
+    known: dict[str, Any] = _known(given, schema)
+    return known
+
+
+def _problems(value: Any, schema: Mapping[str, Any], place: str) -> Iterator[str]:
+    kind = schema["type"]
+    if not isinstance(value, {"object": Mapping, "array": list, "string": str}[kind]):
+        yield f"Invalid input: expected {kind}, received {_kind_of(value)} at {place}"
+    elif kind == "array":
+        for number, each in enumerate(value):
+            yield from _problems(each, schema["items"], f"{place}[{number}]")
+    elif kind == "object":
         for name, inner in schema["properties"].items():
-            if name not in value:
-                raise BadInput(f"{place} needs {name}")
-            _check(value[name], inner, f"{place}.{name}")
+            yield from _problems(value.get(name, ...), inner, f"{place}.{name}" if place else name)
+
+
+def _kind_of(value: Any) -> str:
+    kinds = {bool: "boolean", int: "number", float: "number", str: "string", dict: "object", list: "array"}
+    return "undefined" if value is ... else kinds.get(type(value), "null")
+
+
+def _known(value: Any, schema: Mapping[str, Any]) -> Any:
+    if schema["type"] == "array":
+        return [_known(each, schema["items"]) for each in value]
+    if schema["type"] == "object":
+        return {name: _known(value[name], inner) for name, inner in schema["properties"].items()}
+    return value
