@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -268,6 +269,22 @@ def test_a_closed_book_says_so(book: Book) -> None:
     for use in (lambda: say(book, "x"), lambda: book.head, lambda: list(book.events()), book.verify):
         with pytest.raises(commonplace.BookClosed):
             use()
+
+
+@pytest.mark.spec("5.8", "7.4")
+def test_threads_that_read_while_they_read_do_not_wait_for_each_other(book_url: str) -> None:
+    """However many they are: an engine on a server has fewer connections than a busy process has threads."""
+    count = 20
+    with commonplace.open(book_url, timeout=5) as book, ThreadPoolExecutor(count) as threads:
+        say(book, "hello")
+        begun = threading.Barrier(10)
+
+        def read_twice(_: int) -> list[str]:
+            with book.ledger.snapshot():
+                begun.wait(30)  # for ten of them; the other ten begin when these have ended, or with them
+                return [event.payload["text"] for event in book.events()]
+
+        assert list(threads.map(read_twice, range(count))) == [["hello"]] * count
 
 
 @pytest.mark.spec("L2")

@@ -80,7 +80,8 @@ WRITER_SPACE = LOCK_SPACE + 1
 """The same for the lock that the writers of a book take."""
 
 POOL = 10
-"""Connections that one store may hold at once, besides the listening one."""
+"""Connections that one store may hold at once, besides the listening one and those of threads that read while they
+read."""
 MARGIN = 2.0
 """How much longer than a caller waits for a lock a trip to the server may take, in seconds."""
 GOODBYE = 2.0
@@ -524,6 +525,7 @@ class PostgresStore(Store):
         self.facts = facts
         self._conninfo = conninfo
         self._name = name
+        self._mine = threading.local()
         self.lifetime = Lifetime()
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             conninfo,
@@ -556,20 +558,29 @@ class PostgresStore(Store):
     def _take(self, timeout: float) -> Connection:
         """A connection from the pool. The pool itself would go on trying in silence while the server is
         away; so after a moment without one, a try of our own says what the trouble is, or gives a connection
-        while the pool still waits for an answer to an earlier try."""
+        while the pool still waits for an answer to an earlier try.
+
+        A thread that has a connection already, because it reads something while it reads something else, gets one
+        beside the pool where that has none left: if it waited for the others, and they for it, all would wait until
+        their time is up."""
+        me = threading.get_ident()
+        mine = [conn for conn in getattr(self._mine, "lent", ()) if conn.lent and conn.holder == me]
         deadline = time.monotonic() + max(timeout, 1.0)  # making a connection is not waiting for a lock
+        moment = 0.001 if mine else 0.25
         while True:
             try:
-                conn = self._pool.getconn(timeout=max(0.001, min(0.25, deadline - time.monotonic())))
-                conn.limit, conn.lent = timeout + MARGIN, True
+                conn = self._pool.getconn(timeout=max(0.001, min(moment, deadline - time.monotonic())))
+                conn.limit, conn.lent, conn.holder = timeout + MARGIN, True, me
+                self._mine.lent = [*mine, conn]
                 return conn
             except PoolClosed:
                 raise BookClosed("this book is closed; open it again") from None
             except PoolTimeout:
-                if self._pool.get_stats()["pool_size"] < POOL:
+                if mine or self._pool.get_stats()["pool_size"] < POOL:
                     try:
                         conn = self._connect(max(deadline - time.monotonic(), 0.001))
-                        conn.limit, conn.pooled = timeout + MARGIN, False
+                        conn.limit, conn.pooled, conn.holder = timeout + MARGIN, False, me
+                        self._mine.lent = [*mine, conn]
                         return conn
                     except psycopg.Error as error:
                         raise _translated(error) from None

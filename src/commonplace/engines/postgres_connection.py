@@ -32,6 +32,8 @@ class Connection(psycopg.Connection[TupleRow]):
     """Whether it goes back to a pool."""
     lent: bool = True
     """Whether somebody uses it."""
+    holder: int = 0
+    """The thread that it was lent to last."""
 
     def wait(self, gen: PQGen[T], *args: Any, **more: Any) -> T:
         limit, silent = self.limit, False
