@@ -49,6 +49,4 @@ def _collected(files: list[str]) -> list[str]:
 def _pytest(*options: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "COMMONPLACE_TEST_SERVED": "only"}
     command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", *options]
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
