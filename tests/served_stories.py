@@ -12,7 +12,7 @@ import pytest
 
 BEHIND_A_SERVER = "served"
 
-SHARE = ("test_work_story", "test_threads", "test_scopes", "test_events", "test_history")
+SHARE = ("test_work_story", "test_threads", "test_scopes", "test_events", "test_history", "test_aio")
 EXCLUDED: dict[str, tuple[str, ...]] = {
     "`work.lead`: a lead is a lease that a process of the book's host renews": (
         "test_a_leader_that_takes_long_over_a_step_stays_in_the_lead",
