@@ -12,7 +12,7 @@ import pytest
 
 BEHIND_A_SERVER = "served"
 
-SHARE = ("test_work_story", "test_threads", "test_scopes", "test_events", "test_history")
+SHARE = ("test_work_story", "test_threads", "test_scopes", "test_events", "test_history", "test_aio")
 EXCLUDED: dict[str, tuple[str, ...]] = {
     "`work.lead`: a lead is a lease that a process of the book's host renews": (
         "test_a_leader_that_takes_long_over_a_step_stays_in_the_lead",
@@ -102,7 +102,8 @@ EXCLUDED: dict[str, tuple[str, ...]] = {
         "test_an_error_that_speaks_of_a_shutdown_is_raised_as_it_is",
         "test_ctrl_c_gives_back_what_the_book_has_just_claimed_for_a_worker",
     ),
-    "it makes an object of the library itself: a draft of an event, a `WorkFocus`": (
+    "it makes an object of the library itself: a draft of an event, a `Claim` of another agent's, a `WorkFocus`": (
+        "test_nobody_finishes_what_another_one_holds",
         "test_an_actor_forges_nothing_with_a_draft",
         "test_the_line_is_not_quoted_once_its_reader_may_not_read_it",
     ),

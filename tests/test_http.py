@@ -359,9 +359,30 @@ def test_a_call_that_was_sent_to_an_earlier_process(book: Book, api: Api) -> Non
     assert again.body["item_id"] == first.body["item_id"]
     assert len(book.memory.list(agent="owner")) == 1
     assert len(work.tasks()) == 1
-    unknown = after("POST", "/v1/work/add_task", begun, Idempotency_Key="k2", Commonplace_Sent_To=sent_to)
-    check_problem(unknown, 504, "outcome_unknown")
+    task = after("POST", "/v1/work/add_task", begun, Idempotency_Key="k2", Commonplace_Sent_To=sent_to)
+    assert task.status == 200
     assert len(work.tasks()) == 1
+    nudge = {"work": work.id, "text": "look", "target": "dev"}
+    unknown = after("POST", "/v1/work/nudge", nudge, Idempotency_Key="k3", Commonplace_Sent_To=sent_to)
+    check_problem(unknown, 504, "outcome_unknown")
+    assert list(book.events(kinds=["work.nudged"])) == []
+
+
+@pytest.mark.spec("7.4", "5.3")
+def test_a_gate_with_a_key_lies_with_its_task(api: Api) -> None:
+    """The id that a gate takes is its task's: no key stands for that."""
+    gate = {"task": "Login", "gate": "PLAN", "decision": "GO"}
+    assert api("POST", "/v1/documents/record_gate", gate, Idempotency_Key="g").status == 200
+    assert '"GO"' in str(api("GET", "/v1/documents/gates", query={"task": "Login"}).body)
+
+
+@pytest.mark.spec("7.4")
+def test_a_fork_is_a_write(book: Book, api: Api) -> None:
+    book.run(run_id="r")
+    assert api("GET", "/v1/runs/fork", query={"run_id": "r"}).status == 405
+    made = [api("POST", "/v1/runs/fork", {"run_id": "r"}, Idempotency_Key="f").body["id"] for _ in range(2)]
+    assert made[0] == made[1]
+    assert len(book.runs.list()) == 2
 
 
 @pytest.mark.spec("7.4")

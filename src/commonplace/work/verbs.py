@@ -324,9 +324,7 @@ class Work:
         holder = last.assigned_to if last.token == token else self._claimed_by(last.id, token)
         if holder is None:
             raise Fenced(_not_in_force(last, token))
-        # Whether it is the holder that acts is decided with what it does.
-        agent = holder if self._actor == OWNER else self._actor
-        return Claim(self, agent, msgspec.structs.replace(last, token=token))
+        return Claim(self, self._agent(holder), msgspec.structs.replace(last, token=token))
 
     def _claimed_by(self, task: str, token: object) -> str | None:
         """Who claimed a task under a token, which is the position of that event; None if nobody did."""
