@@ -5,18 +5,19 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import resource
 import selectors
 import socket
 import statistics
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from . import Result, fault
-from .places import place, url_of
+from .places import Worker, place, url_of
 from .servers import PATIENCE, ServeProcess
 
 GENEROUS = 15.0
@@ -70,48 +71,44 @@ class Served:
         return taken
 
 
-@dataclass
+@dataclass(eq=False)
 class Slow:
     """One connection that sends a text byte by byte, then says nothing."""
 
     raw: socket.socket
     text: bytes
     sent: int = 0
-    deaf: bool = False
-    """It reads nothing."""
 
 
-class Flood(threading.Thread):
-    """Many connections on one thread. Each sends a byte when it is its turn, and is opened again when it was closed."""
+class Flood:
+    """Many connections. Now and then some send a byte, and one that was closed is opened again."""
 
-    def __init__(self, server: ServeProcess, texts: list[tuple[bytes, int]], rng: random.Random) -> None:
-        super().__init__(daemon=True)
-        self._port, self._texts, self._rng = server.port, texts, rng
-        self.over = threading.Event()
-        self.opened = self.closed = self.open = 0
+    def __init__(self, port: int, texts: list[tuple[bytes, int]], rng: random.Random) -> None:
+        self._port, self._texts, self._rng = port, texts, rng
+        self._selector = selectors.DefaultSelector()
+        self._open = list[Slow]()
+        self.opened = self.closed = 0
 
-    def run(self) -> None:
-        selector = selectors.DefaultSelector()
+    def begin(self) -> None:
         for text, at_once in self._texts:
-            self._begin(selector, text, at_once)
-        while not self.over.wait(0.05):
-            for key, _ in selector.select(0):
-                slow: Slow = key.data
-                if not slow.deaf and self._ended(slow.raw):
-                    self._close(selector, slow)
-                    text, at_once = self._rng.choice(self._texts)
-                    self._begin(selector, text, at_once)
-            for key in list(selector.get_map().values()):
-                slow = key.data
-                if slow.sent < len(slow.text) and self._rng.random() < 0.1:
-                    with suppress(OSError):
-                        slow.sent += slow.raw.send(slow.text[slow.sent : slow.sent + 1])
-            self.open = len(selector.get_map())
-        for key in list(selector.get_map().values()):
-            self._close(selector, key.data)
-        selector.close()
+            self._begin(text, at_once)
 
-    def _begin(self, selector: selectors.BaseSelector, text: bytes, at_once: int) -> None:
+    def go_on(self) -> None:
+        for key, _ in self._selector.select(0.05):
+            slow: Slow = key.data
+            if self._ended(slow.raw):
+                self._selector.unregister(slow.raw)
+                slow.raw.close()
+                self._open.remove(slow)
+                self.closed += 1
+                self._begin(*self._rng.choice(self._texts))
+        for slow in self._rng.sample(self._open, len(self._open) // 20):
+            if slow.sent < len(slow.text):
+                with suppress(OSError):
+                    slow.sent += slow.raw.send(slow.text[slow.sent : slow.sent + 1])
+        time.sleep(0.02)
+
+    def _begin(self, text: bytes, at_once: int) -> None:
         try:
             raw = socket.create_connection(("127.0.0.1", self._port), 5)
         except OSError:
@@ -120,12 +117,10 @@ class Flood(threading.Thread):
         raw.setblocking(False)
         with suppress(OSError):
             raw.send(text[:at_once])
-        selector.register(raw, selectors.EVENT_READ, Slow(raw, text, at_once, deaf=text.startswith(b"GET")))
-
-    def _close(self, selector: selectors.BaseSelector, slow: Slow) -> None:
-        selector.unregister(slow.raw)
-        slow.raw.close()
-        self.closed += 1
+        slow = Slow(raw, text, at_once)
+        self._open.append(slow)
+        if not text.startswith(b"GET"):  # those read nothing
+            self._selector.register(raw, selectors.EVENT_READ, slow)
 
     @staticmethod
     def _ended(raw: socket.socket) -> bool:
@@ -135,6 +130,21 @@ class Flood(threading.Thread):
             return False
         except OSError:
             return True
+
+
+def flood(say: Connection, port: int, token: str, count: int, seed: int) -> None:
+    """Make connections of every kind, until this process is killed. Says how many were opened and closed."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    rng = random.Random(seed)
+    texts = [texts_for(kind, token, rng) for kind in KINDS for _ in range(count)]
+    rng.shuffle(texts)
+    crowd = Flood(port, texts, rng)
+    crowd.begin()
+    while True:
+        say.send((crowd.opened, crowd.closed))
+        for _ in range(20):
+            crowd.go_on()
 
 
 def texts_for(kind: str, token: str, rng: random.Random) -> tuple[bytes, int]:
@@ -182,7 +192,7 @@ def percentiles(taken: list[float]) -> tuple[float, float]:
 def fault_23_floods(count: int, seed: int, tmp: Path) -> Result:
     """`count` connections of each of nine kinds at the same time, among them idle ones and requests that come byte by
     byte, while another client is served. It is measured before and meanwhile, in the same run."""
-    result, rng = Result(), random.Random(seed)
+    result = Result()
     home = place("sqlite", tmp)
     seconds = 3.0 if count < 100 else 15.0
     with home.open() as book:
@@ -197,15 +207,13 @@ def fault_23_floods(count: int, seed: int, tmp: Path) -> Result:
         served.measure(1.0)
         used = server.used()
         before = percentiles(served.measure(seconds)), percentiles(served.measure(seconds, fresh=True))
-        texts = [texts_for(kind, attacker, rng) for kind in KINDS for _ in range(count)]
-        rng.shuffle(texts)
-        flood = Flood(server, texts, rng)
-        flood.start()
-        wait_until(lambda: flood.opened >= len(texts))
+        flooding = Worker(flood, server.port, attacker, count, seed)
+        opened, closed = flooding.listen(PATIENCE * 3)
         during = percentiles(served.measure(seconds)), percentiles(served.measure(seconds, fresh=True))
-        wait_until(lambda: flood.closed > 0)
-        flood.over.set()
-        flood.join(PATIENCE)
+        until = time.monotonic() + PATIENCE
+        while flooding.heard.poll(0) or (not closed and time.monotonic() < until):
+            opened, closed = flooding.listen(PATIENCE)
+        flooding.kill()
         room = used["descriptors"] + POOLED
         wait_until(lambda: server.used()["descriptors"] <= room)
         after = percentiles(served.measure(seconds / 3))
@@ -219,8 +227,8 @@ def fault_23_floods(count: int, seed: int, tmp: Path) -> Result:
         for line in log.splitlines():
             if "Traceback" in line or client in line or attacker in line:
                 result.problem(f"seed {seed}", f"the log has {line[:200]}")
-    result.cases = flood.opened
-    result.outcomes["connections"], result.outcomes["closed by the server"] = flood.opened, flood.closed
+    result.cases = opened
+    result.outcomes["connections"], result.outcomes["closed by the server"] = opened, closed
     for name, (p50, p99) in {
         "before": before[0], "before, new connections": before[1], "during": during[0],
         "during, new connections": during[1], "after": after,

@@ -485,3 +485,14 @@ def test_a_run_that_shows_an_actor_only_a_late_event_is_among_its_runs(book: Boo
     ada = book.as_actor("ada")
     assert [run.id for run in ada.runs.list()] == ["late"]
     assert ada.runs.list(at=book.head - 1) == []
+
+
+@pytest.mark.spec("4.8", "L5")
+def test_the_audit_is_there_also_for_what_a_task_has_verified() -> None:
+    with commonplace.open("memory:") as book:
+        book.as_actor("ada").learn.phase_start("Move the shop", "checkout")
+        book.as_actor("ada").learn.verify_item(
+            "Move the shop", "cart", description="the cart keeps its items"
+        )
+        entries = list(book.access.audit())
+        assert "memory.write" in {entry.event_type for entry in entries}

@@ -417,7 +417,7 @@ def test_one_token_cannot_take_the_places_of_the_others() -> None:
 
 @pytest.mark.spec("7.4")
 def test_the_one_call_of_a_client_does_not_wait_for_all_calls_of_another() -> None:
-    threads, hold, order = FairThreads(2), threading.Event(), list[str]()
+    threads, hold, order = FairThreads(3, 2), threading.Event(), list[str]()
 
     def work(client: str) -> None:
         hold.wait(LONG)
@@ -436,7 +436,7 @@ def test_the_one_call_of_a_client_does_not_wait_for_all_calls_of_another() -> No
     asyncio.run(crowd())
     threads.finish()
     assert len(order) == 22
-    assert order.index("other") <= 4
+    assert order.index("other") <= 2  # the greedy client never has all threads
     assert "gone" not in order
 
 

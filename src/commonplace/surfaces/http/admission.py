@@ -49,6 +49,7 @@ class Gate:
         self._hosts, self._origins = frozenset(name.lower() for name in hosts), frozenset(origins)
         self._rate = Rate(limits.rate, "with this token")
         self._unknown_rate = Rate(limits.unknown_rate, "from this address without a valid token")
+        self._known = Slots("requests", limits.at_once, limits.at_once_each)
         self._unknown = Slots("requests without a valid token", limits.at_once, limits.at_once)
         self._valid_before: OrderedDict[bytes, None] = OrderedDict()
 
@@ -80,7 +81,8 @@ class Gate:
         mark = sha256(token.encode()).digest()
         if mark in self._valid_before:
             try:
-                return await self._threads.run(mark.hex(), lambda: self._authenticate(token))
+                with self._known.one(mark.hex()):
+                    return await self._threads.run(mark.hex(), lambda: self._authenticate(token))
             except Unauthorized:
                 self._valid_before.pop(mark, None)
                 raise

@@ -86,7 +86,7 @@ class BookServer:
         lifespan: Callable[[], Any] | None = None,
     ) -> None:
         self.book, self.limits = book, limits
-        self._threads = FairThreads(limits.threads)
+        self._threads = FairThreads(limits.threads, limits.threads_each)
         self._gate = Gate(authenticate, self._threads, limits, hosts, origins)
         self.calls = Slots("calls", limits.at_once, limits.at_once_each)
         self.streams = Slots("streams", limits.streams, limits.streams_each)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any, TypeVar
@@ -51,6 +52,8 @@ class ServerLimits(msgspec.Struct, frozen=True):
     """How many of them one token may have."""
     threads: int = 32
     """How many calls run at the same time. Tokens take turns."""
+    threads_each: int = 8
+    """How many of them one token may have."""
     page: int = 1_000
     """The most events of a page."""
 
@@ -120,12 +123,14 @@ class Slots:
 
 
 class FairThreads:
-    """Threads for calls. Calls that wait for one are in a lane for each client, and the lanes take turns: a client with
-    many calls does not delay the one call of another."""
+    """Threads for calls. Calls that wait for one are in a lane for each client, and the lanes take turns, so that a
+    client with many calls does not delay the one call of another. Nor may one client have more than some of the threads
+    at a time: they share the interpreter, so each call that runs beside others is slower for it."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, most_each: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="commonplace-http")
-        self._free = threads
+        self._free, self._most_each = threads, most_each
+        self._running: Counter[str] = Counter()
         self._lanes: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     async def run(self, client: str, call: Callable[[], T]) -> T:
@@ -134,9 +139,9 @@ class FairThreads:
         try:
             future = asyncio.wrap_future(self._pool.submit(copy_context().run, call))
         except RuntimeError:
-            self._pass_on()
+            self._end(client)
             raise BookClosed("the server is shutting down: nothing was done") from None
-        future.add_done_callback(self._ended)
+        future.add_done_callback(partial(self._ended, client))
         return await asyncio.shield(future)
 
     def finish(self) -> None:
@@ -144,8 +149,8 @@ class FairThreads:
         self._pool.shutdown(wait=True)
 
     async def _turn(self, client: str) -> None:
-        if self._free:
-            self._free -= 1
+        if self._free and self._running[client] < self._most_each:
+            self._begin(client)
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lanes.setdefault(client, deque()).append(turn)
@@ -153,25 +158,40 @@ class FairThreads:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():  # it was given a thread at the same moment
-                self._pass_on()
+                self._end(client)
             raise
 
-    def _ended(self, future: asyncio.Future[Any]) -> None:
+    def _begin(self, client: str) -> None:
+        self._free -= 1
+        self._running[client] += 1
+
+    def _ended(self, client: str, future: asyncio.Future[Any]) -> None:
         if not future.cancelled():
             future.exception()  # nobody may be left to look at it
+        self._end(client)
+
+    def _end(self, client: str) -> None:
+        self._free += 1
+        self._running[client] -= 1
+        if not self._running[client]:
+            del self._running[client]
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Give a thread that is free to the lane whose turn it is."""
-        while self._lanes:
-            client, lane = self._lanes.popitem(last=False)
-            turn = lane.popleft()
-            if lane:
-                self._lanes[client] = lane  # behind the others
-            if not turn.done():
-                turn.set_result(None)
+        """Give threads that are free to the lanes whose turn it is."""
+        for client in list(self._lanes):
+            if not self._free:
                 return
-        self._free += 1
+            if self._running[client] < self._most_each:
+                lane = self._lanes.pop(client)
+                turn = lane.popleft()
+                while turn.done() and lane:  # given up meanwhile
+                    turn = lane.popleft()
+                if lane:
+                    self._lanes[client] = lane  # behind the others
+                if not turn.done():
+                    self._begin(client)
+                    turn.set_result(None)
 
 
 class Repeats:
