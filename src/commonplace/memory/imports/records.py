@@ -42,6 +42,8 @@ Row = tuple[str, Any]
 
 _LISTS = {"relations": {"type": "relation"}, **mem0.LISTS, **server_memory.LISTS}
 _ENDS = (("from", "source"), ("relationType", "relationship"), ("to", "target", "destination"))
+_OF_GRAPH = {name for name, *_ in _ENDS}
+"""How the reference memory server names the parts of a relation."""
 _PLAIN = {"type", *(name for names in _ENDS for name in names)}
 
 
@@ -107,7 +109,7 @@ def _link(items: list[Incoming], named: dict[str, int], relations: list[tuple[Ro
         more = [
             row
             for (_, row), (_, _, end) in all_of_it
-            if row.keys() - _PLAIN or end == begin or not {begin, end} <= entities
+            if row.keys() - _PLAIN or (_OF_GRAPH <= {*row} and (end == begin or not {begin, end} <= entities))
         ]
         metadata = {**item.metadata, "relations": more} if more else item.metadata
         items[named[begin]] = replace(item, links=links, metadata=metadata)
