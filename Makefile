@@ -3,6 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUNS := $(VENV)/.runs
+SERVES := $(VENV)/.serves
 
 .PHONY: help setup demo serve test lint format bench faults soak clean
 
@@ -12,6 +13,9 @@ help: ## show this list
 $(READY): pyproject.toml scripts/setup
 	@VENV="$(VENV)" sh scripts/setup
 
+$(SERVES): pyproject.toml scripts/setup
+	@VENV="$(VENV)" sh scripts/setup serve
+
 $(RUNS): pyproject.toml scripts/setup
 	@VENV="$(VENV)" sh scripts/setup run
 
@@ -20,9 +24,9 @@ setup: $(READY) ## make the virtual environment with everything the tests need
 demo: $(RUNS) ## a team at work in half a minute: tasks, a kill, memory, a correction, an erased customer
 	@$(BIN)/commonplace demo
 
-serve: $(RUNS) ## keep a book open and show what is recorded in it, live
+serve: $(SERVES) ## serve a book to clients on this host, over HTTP and MCP, until Ctrl-C
 	@$(BIN)/commonplace init --quiet
-	@$(BIN)/commonplace log --follow
+	@$(BIN)/commonplace serve $(ARGS)
 
 lint: $(READY) ## linter, formatter and strict type checker
 	$(BIN)/ruff check .

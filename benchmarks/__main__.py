@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from . import actors, appends, conversations, holders, memory, servers, start, state
+from . import actors, appends, conversations, holders, memory, served, servers, start, state
 from .measure import Figure
 
 BENCHES: dict[str, Callable[[float], Iterator[Figure]]] = {
@@ -30,6 +30,9 @@ BENCHES: dict[str, Callable[[float], Iterator[Figure]]] = {
     "postgres": servers.postgres,
     "postgres-processes": servers.postgres_processes,
     "redis": servers.valkey,
+    "served": served.both,
+    "served-sqlite": served.sqlite,
+    "served-postgres": served.postgres,
     "growth": appends.growth,
     "actors": actors.reads,
     "state": state.beside_langgraph,

@@ -160,7 +160,7 @@ def remember_everything(book: Book) -> None:
     book.ledger.submit("memory.patch", Patch("ada", str(kept.item_id), {"title": "lift"}, key="an edit"))
     gone = ada.remember("This will be forgotten soon, by everybody who reads it.")
     ada.forget(str(gone.item_id), confirm="FORGET", erase=True)
-    book.ledger.submit("memory.shown", Shown("ada", "r", (str(kept.item_id),)))
+    book.ledger.submit("memory.shown", (Shown("ada", "r", (str(kept.item_id),)),))
     ada.documents.log("a long day")
     ada.memory.link(str(kept.item_id), "related", str(ada.remember("The stairs are steep.").item_id))
     book.ledger.submit("documents.archive", ArchiveDocuments("owner", "day", ("2020-01-01",)))

@@ -26,6 +26,7 @@ from tests.models import ModelServer
 from tests.served_stories import BEHIND_A_SERVER, is_behind_a_server, is_served_story
 from tests.serving import served
 from tests.shells import Cli, Ran
+from tests.telemetry_seen import Seen, watching
 
 pytest.register_assert_rewrite("tests.work_rules")
 
@@ -75,6 +76,13 @@ def model_server() -> Iterator[ModelServer]:
         server.over.set()
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def seen() -> Iterator[Seen]:
+    """What OpenTelemetry is told during a test."""
+    with watching() as watched:
+        yield watched
 
 
 @pytest.fixture

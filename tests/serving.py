@@ -6,11 +6,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import uvicorn
-
 from commonplace import Book
+from commonplace.surfaces.http.connections import HttpServer, listen
 from commonplace.surfaces.http.limits import ServerLimits
-from commonplace.surfaces.serving import book_server, listen
+from commonplace.surfaces.serving import book_server
 
 
 class Served:
@@ -21,11 +20,7 @@ class Served:
         self.app = book_server(book, self.token, limits=limits, groups=groups)
         listening = listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        config = uvicorn.Config(
-            self.app, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=10
-        )
-        self._server = uvicorn.Server(config)
-        self._started = threading.Event()
+        self._server = HttpServer(self.app)
         self._thread = threading.Thread(target=self._run, args=(listening,), daemon=True)
         self._thread.start()  # connections wait in the socket's queue until it serves
 
@@ -33,7 +28,6 @@ class Served:
         self._server.run(sockets=[listening])  # type: ignore[list-item]
 
     def stop(self) -> None:
-        self.app.closing.set()
         self._server.should_exit = True
         self._thread.join(30)
         assert not self._thread.is_alive()

@@ -33,6 +33,7 @@ MAY_IMPORT = {
     },
     "recall": {
         "errors", "files", "ledger", "engines.contract", "access", "index", "documents", "memory", "state", "verbs",
+        "telemetry",
     },
     "state": {"errors", "ledger", "access", "documents", "memory"},
     "work": {"errors", "files", "ledger", "engines.contract", "access", "index", "memory", "recall", "verbs"},
@@ -52,9 +53,9 @@ MAY_IMPORT = {
 }  # fmt: skip
 # The modules of the package itself, from the lowest to the highest: each may import the folders and those before it.
 IN_ORDER = [
-    "errors", "version", "web", "models", "verbs", "session", "event_verbs", "access_verbs", "prompts", "receipts",
-    "inbox", "runs", "participant", "run", "registry", "finding", "proof", "admin", "wire", "aio", "remote", "book",
-    "__init__", "__main__",
+    "errors", "version", "web", "models", "telemetry", "verbs", "session", "event_verbs", "access_verbs", "prompts",
+    "receipts", "inbox", "runs", "participant", "run", "registry", "finding", "proof", "admin", "wire", "aio", "remote",
+    "book", "__init__", "__main__",
 ]  # fmt: skip
 # What a module makes for its caller is imported when it is called for.
 WHEN_CALLED = {
@@ -62,6 +63,7 @@ WHEN_CALLED = {
     "runs": {"run"},
     "admin": {"book"},
     "registry": {"book"},
+    "telemetry": {"registry"},
 }
 
 
@@ -131,6 +133,7 @@ def test_surfaces_only_translate() -> None:
         "recall.long_term",
         "recall.search",
         "registry",
+        "telemetry",
         "verbs",
         "version",
         "wire",
@@ -216,6 +219,7 @@ def test_importing_the_library_loads_nothing_heavy_and_starts_nothing() -> None:
         "ctypes",
         "jsonschema",
         "msgspec",
+        "opentelemetry",
         "yaml",
         "pytest",
     ):
@@ -245,6 +249,15 @@ def test_no_except_hides_a_failure() -> None:
                 quiet += broad and not any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
         if path.parent.name != "testing":
             assert quiet <= hands_it_on.get(path.name, 0), path
+
+
+def test_types_are_learned_in_one_place() -> None:
+    """Elsewhere two threads could meet a type at once: see `ledger.encoding.convert`."""
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text()
+        if path.name != "encoding.py":
+            assert "msgspec.convert(" not in text, path
+            assert not re.search(r"from msgspec import .*\bconvert\b", text), path
 
 
 def test_no_stub_is_left() -> None:

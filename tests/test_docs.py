@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from opentelemetry import trace
+from opentelemetry.util._once import Once
 
 import commonplace
 from commonplace.index.words import tokens
@@ -39,6 +41,9 @@ WITH_EXAMPLES = [page for page in ROOT.glob("docs/*.md") if blocks(page, "python
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.name)
 def test_the_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    # An example may configure OpenTelemetry, which a process does once: later tests must not find it so.
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
     names: dict[str, object] = {"__name__": "example"}
     for _, example in blocks(page, "python"):
         exec(compile(example, str(page), "exec"), names)

@@ -47,6 +47,7 @@ SPEC = {
     "views": ("L1", "L10"),
     "race": ("L3", "1.2"),
     "live": ("L3", "1.2"),
+    "load": ("L2", "L3", "5.3", "7.4"),
     "increments": ("2.9",),
     "delegations": ("6.0", "6.1", "6.2", "L4"),
     "retries": ("L4", "1.2"),
@@ -78,6 +79,9 @@ SPEC = {
     "silent": ("L2", "5.8"),
     "wrongclock": ("1.1", "L7", "7.2"),
     "neighbours": ("L5", "5.8"),
+    "streams": ("7.4", "L4"),
+    "contract": ("7.4", "L12"),
+    "floods": ("7.4", "L5"),
 }
 SEED = 1
 
@@ -320,6 +324,16 @@ class TestBrokenOnPurpose:
         monkeypatch.setattr(Book, "watch", forgetful)
         monkeypatch.setattr("faults.concurrency.SERVED", ("sqlite",))
         assert "missed 1" in found("live", 3, tmp_path)
+
+    def test_load_notices_writes_that_are_acknowledged_and_not_made(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("benchmarks.load.SERVE", (sys.executable, "-c", FORGETFUL))
+        monkeypatch.setattr("faults.load.CLIENTS", 8)
+        monkeypatch.setattr("faults.load.ENGINES", ("sqlite",))
+        told = found("load", 1, tmp_path)
+        assert "of record were acknowledged and are not in the ledger" in told
+        assert "complete: " in told
 
     def test_histories_notice_an_erasure_that_keeps_the_content(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -566,6 +580,26 @@ def patient_wait(self: Any, gen: Any, *args: Any, **more: Any) -> Any:
     except psycopg.errors._WaitTimeout:
         self.close()
         raise psycopg.OperationalError("given up by the test") from None
+
+
+FORGETFUL = """
+import sys
+from commonplace.surfaces import network
+from commonplace.surfaces.cli import main
+
+whole = network.call
+
+def forgetful(me, verb, arguments):
+    if verb.path == ("record",):
+        return {"id": "a promise"}
+    if verb.path == ("claim", "complete"):
+        return {"id": arguments["task"]}
+    return whole(me, verb, arguments)
+
+network.call = forgetful
+sys.exit(main())
+"""
+"""A server that says that it has recorded something and completed a task."""
 
 
 def without_leases() -> None:

@@ -11,8 +11,10 @@ import pytest
 
 import commonplace
 from commonplace import BadInput, Book
+from commonplace.engines.contract import WriteSet
 from commonplace.memory.showing import Showing
 from commonplace.run import Turn
+from commonplace.testing.transactions import Apply, each_apply
 
 
 def noted(book: Book, after: int = 0) -> list[tuple[str, list[str]]]:
@@ -174,6 +176,52 @@ def test_a_writer_waits_for_what_another_thread_is_noting(
         assert begun.wait(30)
         threading.Timer(0.2, may_end.set).start()
         assert ada.remember("As we know, the harbour is closed on Sundays").reason.startswith("an echo")
+
+
+@pytest.mark.spec("L9")
+def test_a_writer_who_is_not_judged_by_it_does_not_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else all writers of a server would stand behind whoever notes what others were shown."""
+    monkeypatch.setattr("commonplace.memory.showing.IDLE", 0.05)
+    begun, may_end = threading.Event(), threading.Event()
+    record_all = Showing._record_all
+
+    def slowly(self: Showing, waiting: Any) -> None:
+        if threading.current_thread().name == Showing.THREAD:
+            begun.set()
+            assert may_end.wait(30)
+        record_all(self, waiting)
+
+    monkeypatch.setattr(Showing, "_record_all", slowly)
+    with commonplace.open(tmp_path / "team.db") as book:
+        id = book.remember("The harbour is closed on Sundays", shared=True).item_id or ""
+        assert book.as_actor("ada").search("harbour").results
+        assert begun.wait(30)
+        assert book.as_actor("ben").record("agent.spoke").position == book.head
+        assert noted(book) == []
+        may_end.set()
+    with commonplace.open(tmp_path / "team.db") as book:
+        assert noted(book) == [("ada", [id])]
+
+
+@pytest.mark.spec("L9")
+def test_what_readers_were_shown_is_noted_in_one_commit(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "team.db") as book:
+        id = book.remember("The harbour is closed on Sundays", shared=True).item_id or ""
+        names = ["ada", "ben", "eve"]
+        for name in names:
+            assert book.as_actor(name).search("harbour").results
+        sizes = list[int]()
+
+        def counting(apply: Apply, write: WriteSet) -> None:
+            apply(write)
+            sizes.append(len(write.records))
+
+        with each_apply(book.ledger.store, counting):
+            book.record("agent.spoke")
+        assert sizes == [len(names), 1]
+        assert noted(book) == [(name, [id]) for name in names]
 
 
 @pytest.mark.spec("L9")

@@ -6,17 +6,14 @@ import math
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import commonplace
 from commonplace import Book
 from commonplace.errors import BadInput, StorageFailed
 from commonplace.index import Index
-from commonplace.recall import salience, telemetry
+from commonplace.recall import salience
+
+from .telemetry_seen import Seen
 
 
 def told(book: Book) -> dict[str, str]:
@@ -125,34 +122,27 @@ def test_with_the_index_relevance_is_by_rank_and_a_broken_index_is_told(
 
 @pytest.mark.spec("4.4")
 def test_every_recall_is_a_span_and_a_figure_and_its_text_is_in_the_log(
-    caplog: pytest.LogCaptureFixture,
+    seen: Seen, caplog: pytest.LogCaptureFixture
 ) -> None:
-    exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
-    tracer, meter = TracerProvider(), MeterProvider([reader])
-    tracer.add_span_processor(SimpleSpanProcessor(exporter))
-    counts = meter.get_meter("commonplace").create_histogram("memory.visible_count")
-    with pytest.MonkeyPatch.context() as patch, commonplace.open("memory:") as book:
-        patch.setattr(telemetry, "_meters", lambda: (tracer.get_tracer("commonplace"), counts))
+    with commonplace.open("memory:") as book:
         told(book)
         ada = book.as_actor("ada")
         with caplog.at_level("DEBUG", "commonplace"):
             ada.receipts.window("r1", k=3)
             ada.receipts.salient("the roof", "r1", top_k=2, semantic=True)
             ada.digest("the roof")
-    spans = [dict(one.attributes or {}) for one in exporter.get_finished_spans()]
-    assert {one.name for one in exporter.get_finished_spans()} == {"memory.recall"}
+    spans = [dict(one.attributes or {}) for one in seen.spans if one.name == "memory.recall"]
     assert spans[0] == {"agent": "ada", "memory.mode": "episodic", "memory.visible_count": 3}
     assert spans[1] == {
         "agent": "ada", "memory.mode": "salience", "memory.top_k": 2, "memory.visible_count": 2,
         "memory.semantic": True,
     }  # fmt: skip
     assert spans[2]["memory.mode"] == "digest"
-    assert not any("roof" in str(one) for one in spans), "what was asked and recalled is not in a span"
+    assert "roof" not in seen.everything, "what was asked and recalled is not in a span"
     assert "the roof looks fine to me" in caplog.text
-    metrics = reader.get_metrics_data()
-    assert metrics is not None
-    (metric,) = metrics.resource_metrics[0].scope_metrics[0].metrics
-    assert metric.name == "memory.visible_count"
+    assert [each["memory.mode"] for each in seen.durations()["memory.visible_count"]] == [
+        "episodic", "salience", "digest",
+    ]  # fmt: skip
 
 
 @pytest.mark.spec("4.4", "4.5")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -370,3 +372,33 @@ def test_two_processes_see_each_others_switch(book_url: str) -> None:
 def test_capabilities_that_bring_the_same_name_are_refused() -> None:
     with pytest.raises(commonplace.Conflict, match="jar.changed"):
         commonplace.open("memory:", capabilities=[TOY, Capability("other", kinds=(CHANGED,))])
+
+
+MEETING = """
+import sys, threading, msgspec
+from commonplace.ledger.encoding import convert
+
+sys.setswitchinterval(1e-6)
+for n in range(200):
+    inner = msgspec.defstruct(f"Inner{n}", [("a", int), ("b", list[str] | None, None)])
+    outer = msgspec.defstruct(f"Outer{n}", [(f"f{i}", inner | None, None) for i in range(12)])
+    data, start = {f"f{i}": {"a": i, "b": ["x"]} for i in range(12)}, threading.Barrier(6)
+
+    def meet(type):
+        start.wait()
+        convert(data if type is outer else data["f0"], type)
+
+    threads = [threading.Thread(target=meet, args=(type,)) for type in [outer, inner] * 3]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print("alive")
+"""
+
+
+@pytest.mark.spec("L5", "7.4")
+def test_threads_that_meet_a_type_for_the_first_time_do_not_end_the_process() -> None:
+    """As the first requests of a server do."""
+    done = subprocess.run([sys.executable, "-c", MEETING], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr

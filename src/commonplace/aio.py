@@ -179,7 +179,7 @@ class Bridge:
 
     async def run(self, call: Callable[[], T]) -> T:
         try:
-            future = self._threads.submit(call)
+            future = self._threads.submit(copy_context().run, call)
         except RuntimeError:
             if not self._closed:
                 raise

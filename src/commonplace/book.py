@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
@@ -45,6 +46,7 @@ from .recall.verification import repository_around
 from .session import Services, Session
 from .state.capability import STATE
 from .state.redaction import as_logged, runs_affected
+from .telemetry import made_store
 from .threads.capability import THREADS
 from .verbs import namespace
 from .work.capability import WORK
@@ -100,7 +102,7 @@ def open(
         return cast(Book, connect(str(url), token, timeout))  # the same verbs, behind a server
     if token is not None:
         raise BadInput("token goes with the URL of a server: http://… or https://…")
-    registry = Registry((*BUILT_IN, *capabilities))
+    registry, begun_ns = Registry((*BUILT_IN, *capabilities)), time.time_ns()
     engine, book = locate(url, name, durability)
     engine.timeout = timeout
     store = engine.open(book, create)
@@ -116,6 +118,7 @@ def open(
         store.close()
         engine.close()
         raise
+    made_store(session, begun_ns)
     opened = Book(engine, session)
     try:
         opened.mirror.use(mirror, trust=trust)

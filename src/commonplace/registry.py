@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from .errors import NotFound
+from .errors import BadInput, NotFound
 from .run import Run, Turn
 from .threads.verbs import Thread
 from .verbs import Parameter, RunId, TaskId, Verb, WorkId, parts_within, verb_of, verbs_of
@@ -198,7 +198,15 @@ def _with_handles(me: Participant, parameter: Parameter, value: Any) -> Any:
         return [_with_handles(me, parameter, each) for each in value]
     if isinstance(value, Mapping):
         parts = set(parts_within(parameter.type))
-        for kind, opened in HANDLES.values():
+        for name, (kind, opened) in HANDLES.items():
             if kind in parts:
-                return opened(me, **value)
+                return opened(me, **_checked_ids(parameter.name, name, value))
+    return value
+
+
+def _checked_ids(parameter: str, handle: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The ids of a handle. Raises BadInput for others."""
+    ids = {each.name: each.required for each in _ids(handle)}
+    if not {name for name, required in ids.items() if required} <= value.keys() <= ids.keys():
+        raise BadInput(f"{parameter} takes the ids of a {handle}: {', '.join(ids)}")
     return value

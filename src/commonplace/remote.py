@@ -39,6 +39,7 @@ from .ledger.printing import Readable
 from .participant import Actor, Owner
 from .registry import HANDLES, every_verb, ids_of, only_reads
 from .run import Run, Turn
+from .telemetry import carry
 from .threads.verbs import Thread
 from .verbs import Verb, namespace
 from .version import install_hint
@@ -87,6 +88,8 @@ class ServerConnection:
         self._token = token
         self._pool = urllib3.PoolManager(maxsize=64, block=False, retries=False)
         self.instance: str | None = None
+        self.book: str | None = None
+        """The id of the book, as soon as the server has said it."""
         self.closed = False
 
     def ask(
@@ -159,6 +162,7 @@ class ServerConnection:
         if self.closed:
             raise BookClosed("this book is closed: open it again")
         own = {"Accept": TYPED, "Content-Type": TYPED, **headers}
+        carry(own)
         if self._token:
             own["Authorization"] = f"Bearer {self._token}"
         exceptions = self._urllib3.exceptions
@@ -483,6 +487,7 @@ class RemoteBook(Owner):
         session = RemoteSession(connection, about["actor"])
         super().__init__(cast("Session", session))
         self.id, self.name, self._connection = about["id"], about["name"], connection
+        connection.book = self.id
         self.actor: str = about["actor"]
         self.ledger = session.ledger
         self._aio: AsyncHandle | None = None

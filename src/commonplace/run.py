@@ -393,6 +393,10 @@ class Turn(Actor):
 
 def _step(run: Run, node: str, status: str, more: Mapping[str, Any]) -> RunStep:
     """How far a node has come, checked. Raises BadInput."""
+    own = ("run", "node", "status", "by")
+    allowed = [name for name in RunStep.__struct_fields__ if name not in own]
+    if unknown := more.keys() - {*allowed}:
+        raise BadInput(f"a step has no {shown(min(unknown))}: its further fields are {', '.join(allowed)}")
     step = RunStep(
         run.id, check_name("a node", node), check_text("status", status), **{**more, "by": run.viewer}
     )

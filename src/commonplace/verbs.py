@@ -37,6 +37,7 @@ from typing import (
 )
 
 from .ledger.checks import check_flag
+from .telemetry import SDK, in_span
 
 if TYPE_CHECKING:
     import msgspec
@@ -68,7 +69,8 @@ def method(function: Callable[Concatenate[Session, P], R]) -> Callable[Concatena
 
 def verb(function: F) -> F:
     """Mark a method as a verb. A parameter that is a flag takes True or False and nothing else: `erase="no"` is
-    refused, not taken for True. Where the book of the holder is behind a server, the verb is called there."""
+    refused, not taken for True. Where the book of the holder is behind a server, the verb is called there.
+    OpenTelemetry is told of the call, if the process has configured it."""
     inner = unwrap(function)
     kinds = {"bool": (bool,), "bool | None": (bool, type(None))}
     names = inner.__code__.co_varnames
@@ -78,8 +80,7 @@ def verb(function: F) -> F:
         if kind in kinds and name != "return"
     ]
 
-    @wraps(function)
-    def marked(holder: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def ask(holder: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         for name, place, allowed in flags:
             value = kwargs.get(name, args[place] if place < len(args) else False)
             if not isinstance(value, allowed):
@@ -88,6 +89,12 @@ def verb(function: F) -> F:
         if remote is not None:
             return remote.call(marked, holder, args, kwargs)
         return function(holder, *args, **kwargs)
+
+    @wraps(function)
+    def marked(holder: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if SDK in sys.modules:
+            return in_span(marked, ask, holder, args, kwargs)
+        return ask(holder, args, kwargs)
 
     vars(marked)["is_verb"] = True
     return cast(F, marked)

@@ -6,7 +6,7 @@ it without a right to what the run knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from json import dumps
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ..ledger.checks import iso
+from ..ledger.encoding import convert
 from ..ledger.events import Event
 
 FIRST = "0" * 64
@@ -42,8 +43,8 @@ def _wrote(tier: str, act: str = "") -> Callable[[Event], dict[str, Any]]:
 
     def details(event: Event) -> dict[str, Any]:
         payload = event.payload
-        item = payload.get("item")  # of a verified item, its name
-        is_episode = isinstance(item, dict) and item.get("kind") == "episode"
+        item = payload.get("item")  # the item, or what a task has verified
+        is_episode = isinstance(item, Mapping) and item.get("kind") == "episode"
         items = [item["id"] for item in payload.get("items", ())] or list(payload.get("changes", ()))
         written = {"tier": "episodic" if is_episode else tier, "act": act or payload.get("act", "")}
         return {**written, "items": items} if items else written
@@ -101,7 +102,7 @@ def entries(events: Iterable[Event]) -> Iterator[AuditEntry]:
             "prev_hash": previous,
         }
         previous = digest(entry)
-        yield msgspec.convert({**entry, "hash": previous}, AuditEntry)
+        yield convert({**entry, "hash": previous}, AuditEntry)
 
 
 def digest(entry: dict[str, Any]) -> str:

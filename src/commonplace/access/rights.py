@@ -17,7 +17,7 @@ import msgspec
 
 from ..errors import BadInput, shown
 from ..ledger.checks import check_name
-from ..ledger.encoding import encode_payload
+from ..ledger.encoding import convert, encode_payload
 from ..ledger.events import Event
 from ..ledger.labels import SENSITIVITY, Labels, strictness
 from ..ledger.printing import Readable
@@ -381,7 +381,7 @@ def checked_rule(fields: dict[str, Any]) -> AccessRule:
         ceiling = plain.get("ceiling")
         if ceiling is not None and ceiling not in SENSITIVITY:
             raise BadInput(f"there is no sensitivity {shown(ceiling)}: it is one of {', '.join(SENSITIVITY)}")
-        rule = msgspec.convert(plain, AccessRule)
+        rule = convert(plain, AccessRule)
     except msgspec.ValidationError as error:
         raise BadInput(f"that is not a rule about rights: {error}. Its fields are {_FIELDS}") from None
     if fields.get("role") is not None and rule.role not in ROLES:

@@ -24,6 +24,7 @@ import msgspec
 
 from ..errors import BadInput, shown
 from ..ledger.checks import check_text, from_us
+from ..ledger.encoding import convert
 from ..ledger.events import Event
 from ..ledger.keys import Key
 from ..ledger.printing import Readable
@@ -208,7 +209,7 @@ def fold(key: Key, _before: Any, event: Event) -> Any:
 
 def report_of(payload: Mapping[str, Any]) -> ItemReport:
     """What the payload of a report on a verified item says."""
-    return msgspec.convert({name: value for name, value in payload.items() if name != "path"}, ItemReport)
+    return convert({name: value for name, value in payload.items() if name != "path"}, ItemReport)
 
 
 def archive_touched(event: Event) -> list[Key]:
@@ -249,7 +250,7 @@ def _counting(
         elif int(key[2]) >= since:
             level = labels(row["id"]).get("sensitivity", row["sensitivity"])
             plain = {**row, "position": key[2], "sensitivity": level}
-            counting.append(msgspec.convert(plain, DocumentEntry))
+            counting.append(convert(plain, DocumentEntry))
     return counting
 
 

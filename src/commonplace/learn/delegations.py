@@ -15,6 +15,7 @@ import msgspec
 from ..access.rights import RUNTIME
 from ..errors import Conflict, NotFound
 from ..ledger.checks import from_us, iso
+from ..ledger.encoding import convert
 from ..ledger.events import Event, draft
 from ..ledger.keys import Key
 from ..ledger.overlay import Overlay
@@ -196,12 +197,12 @@ def digests(views: ViewReader, delegation: str) -> list[tuple[str, int, ContextD
     """The context digests of a delegation in the order in which they were made, each with its event and position."""
     rows = [row for _, row in views.scan("delegation.digests", delegation)]
     rows.sort(key=lambda row: row["position"])
-    return [(row["id"], row["position"], msgspec.convert(row["digest"], ContextDigest)) for row in rows]
+    return [(row["id"], row["position"], convert(row["digest"], ContextDigest)) for row in rows]
 
 
 def digest_at(views: ViewReader, delegation: str, address: str) -> ContextDigest | None:
     row = views.get("delegation.digests", delegation, address)
-    return None if row is None else msgspec.convert(row["digest"], ContextDigest)
+    return None if row is None else convert(row["digest"], ContextDigest)
 
 
 def tools(views: ViewReader, delegation: str) -> dict[str, dict[str, Any]]:
@@ -213,7 +214,7 @@ def tools(views: ViewReader, delegation: str) -> dict[str, dict[str, Any]]:
 
 
 def _address(event: Event) -> list[Key]:
-    digest = msgspec.convert(event.payload["digest"], ContextDigest)
+    digest = convert(event.payload["digest"], ContextDigest)
     return [(event.payload["delegation"], digest.address)]
 
 

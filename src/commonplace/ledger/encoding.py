@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import msgspec
 
@@ -21,6 +22,25 @@ canonical = msgspec.json.Encoder(order="sorted").encode
 """Canonical bytes of JSON-able data: keys sorted, no spaces, UTF-8, shortest numbers."""
 
 decode = msgspec.json.decode
+
+T = TypeVar("T")
+_known: set[Any] = set()
+_learning = threading.Lock()
+
+
+@overload
+def convert(value: object, type: type[T], *, strict: bool = True) -> T: ...
+@overload
+def convert(value: object, type: Any, *, strict: bool = True) -> Any: ...
+def convert(value: object, type: Any, *, strict: bool = True) -> Any:
+    """Plain data as a value of a type, checked. Raises ValidationError. Safe from any thread: msgspec learns a type
+    when it first meets it, and a second thread that meets the type meanwhile would use what is half learned, which
+    ends the process. So one thread at a time learns."""
+    if type not in _known:
+        with _learning:
+            msgspec.json.Decoder(type)
+            _known.add(type)
+    return msgspec.convert(value, type, strict=strict)
 
 
 class Blob(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ import msgspec
 from ..engines.contract import Record
 from ..errors import BadInput, Corrupt, shown
 from .checks import MAX_NAME, check_name, from_us, iso, to_us
-from .encoding import BLOB_REF, blobs_of, canonical, decode, encode_payload
+from .encoding import BLOB_REF, blobs_of, canonical, convert, decode, encode_payload
 from .labels import FLOWING
 
 FORMAT = 1
@@ -143,7 +143,7 @@ class ErasedEvent(msgspec.Struct, frozen=True):
 def erased_by(event: Event) -> list[ErasedEvent]:
     """What a tombstone says it erased. Raises Corrupt when it says it badly."""
     try:
-        erased = msgspec.convert(event.payload.get("events"), list[ErasedEvent])
+        erased = convert(event.payload.get("events"), list[ErasedEvent])
     except msgspec.ValidationError:
         erased = []
     if not erased or not all(0 < entry.position < event.position for entry in erased):

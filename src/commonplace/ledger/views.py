@@ -33,7 +33,7 @@ import msgspec
 
 from ..engines.contract import Row
 from ..errors import BookTooNew, Conflict, Corrupt, NotFound
-from .encoding import canonical, decode
+from .encoding import canonical, convert, decode
 from .events import Event
 from .keys import Key, unpack
 from .matching import Spellings
@@ -343,6 +343,6 @@ def typed(value: object, type: type[T], view: str, *key: str | int) -> T:
     """A row's value as what its view keeps. One that is nothing of the kind (a rule with a sensitivity that does not
     exist, say) is Corrupt: no default may take its place, because the default may allow more."""
     try:
-        return msgspec.convert(value, type)
+        return convert(value, type)
     except msgspec.ValidationError as error:
         raise _damaged(view, key) from error

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..access.commands import Relabel, decide_relabel, need, need_scope, need_tier
 from ..access.rights import OWNER, rights_of
 from ..errors import BadInput, Conflict, Denied, Stale
-from ..ledger.encoding import canonical
+from ..ledger.encoding import canonical, convert
 from ..ledger.events import draft
 from ..ledger.labels import FLOWING, flow, strictness
 from ..ledger.overlay import Overlay
@@ -133,7 +133,7 @@ def decide_patch(overlay: Overlay, request: Patch) -> int | Denied:
     if not wanted:
         return item.position
     wanted["secrets"] = tuple(sorted({*item.secrets, *request.secrets}))
-    after = msgspec.convert({**msgspec.to_builtins(item), **wanted}, Item)
+    after = convert({**msgspec.to_builtins(item), **wanted}, Item)
     check_validity(after.valid_from_us, after.valid_until_us)
     _check_consistent(overlay, request.by, item, after)
     if request.secrets and item.sensitivity != "sensitive":

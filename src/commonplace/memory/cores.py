@@ -9,6 +9,7 @@ import msgspec
 from ..access.commands import need, need_tier
 from ..access.rights import Rights, may_see_of, rights_of
 from ..errors import Denied, NotFound
+from ..ledger.encoding import convert
 from ..ledger.events import draft
 from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader
@@ -72,7 +73,7 @@ def decide_core(overlay: Overlay, request: SetCore) -> Core | Denied:
     if refused:
         return refused
     before = overlay.get("memory.cores", overlay.scope, request.id)
-    if before is not None and not may_know(rights_of(overlay, request.by), msgspec.convert(before, Core)):
+    if before is not None and not may_know(rights_of(overlay, request.by), convert(before, Core)):
         raise NotFound(no_core(request.id))
     fields = before or {"name": request.id, "owner": request.by}
     core = converted(merged(fields, {**request.fields, "id": request.id}), Core, "a core")

@@ -19,6 +19,7 @@ from ..access.rights import Rights, rights_of
 from ..errors import BadInput, CommonplaceError, Conflict, Denied, Erased, NotFound
 from ..index.words import jaccard, tokens
 from ..ledger.checks import from_us
+from ..ledger.encoding import convert
 from ..ledger.events import Event, draft
 from ..ledger.labels import strictness
 from ..ledger.overlay import Overlay
@@ -98,7 +99,7 @@ class Case(NamedTuple):
         """Why something is held, without the ids of items that the author may not read."""
         fields = {"held": msgspec.to_builtins(held)}
         visible = readable_ids(fields, lambda id: may_read_id(self.overlay, self.rights, id))
-        return msgspec.convert(visible["held"], Held)
+        return convert(visible["held"], Held)
 
 
 class Foreseen(NamedTuple):
@@ -248,7 +249,7 @@ def _repeated_call(case: Case) -> RememberResult | None:
     if event.kind != CREATED or not own or not _same_request(event, request):
         raise Conflict(f"{request.id!r} is already recorded with other content: use another id")
     stored = event.payload.get("held")
-    held = None if stored is None else case.without_hidden(msgspec.convert(stored, Held))
+    held = None if stored is None else case.without_hidden(convert(stored, Held))
     return RememberResult(
         event.id, "flagged" if stored else "stored", "as the first time", held, position=event.position
     )

@@ -9,7 +9,7 @@ import msgspec
 
 from ..access.rights import Sensitivity
 from ..errors import BadInput, shown
-from ..ledger.encoding import encode_payload
+from ..ledger.encoding import convert, encode_payload
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 
@@ -106,7 +106,7 @@ def rules_with(rules: Rules, fields: Mapping[str, Any]) -> Rules:
         return rules
     fields = encode_payload(fields)[1]
     try:
-        return msgspec.convert(merged(msgspec.to_builtins(rules), fields), type(rules))
+        return convert(merged(msgspec.to_builtins(rules), fields), type(rules))
     except msgspec.ValidationError as error:
         allowed = ", ".join(rules.__struct_fields__)
         raise BadInput(f"these rules of memory do not hold: {error}. Their fields are {allowed}") from None

@@ -321,7 +321,7 @@ def _note_compared(session: Session, results: Sequence[RememberResult]) -> None:
 
 def judge(session: Session, asked: Sequence[Asked], before: int | None = None) -> list[Judged]:
     """Judge what needs no lock: secrets, labels, echoes, exclusions."""
-    session.services.showing.note()
+    session.services.showing.note_all()
     judged = list[Judged]()
     with session.snapshot() as now:
         judging = _Judging(session, now)

@@ -10,6 +10,7 @@ from ..access.commands import Denial, need, refuse
 from ..access.rights import OWNER, check_actor
 from ..errors import BadInput, Denied
 from ..index.names import check_embedder
+from ..ledger.encoding import convert
 from ..ledger.events import draft
 from ..ledger.overlay import Overlay
 from ..ledger.reader import ViewReader
@@ -107,7 +108,7 @@ def decide_configure(overlay: Overlay, request: Configure) -> Settings | Denied:
 def converted(fields: dict[str, Any], type: type[T], name: str) -> T:
     """Plain data as a struct. Raises BadInput that lists its fields."""
     try:
-        return msgspec.convert(fields, type, strict=True)
+        return convert(fields, type, strict=True)
     except msgspec.ValidationError as error:
         raise BadInput(f"that is not {name}: {error}. The fields are {_fields_of(type)}") from None
 

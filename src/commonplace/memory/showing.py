@@ -35,13 +35,14 @@ IDLE = 2.0
 log = logging.getLogger("commonplace")
 
 
-def decide_shown(overlay: Overlay, request: Shown) -> int | None:
-    """Note what was shown to an actor, once. Answers the position, or None when nothing is new."""
-    new = not_noted(overlay, request)
-    if not new:
-        return None
-    event = draft(RECALLED, actor=request.actor, payload={"shown": new}, run_id=request.run, parents=new)
-    return overlay.emit(event).position
+def decide_shown(overlay: Overlay, requests: tuple[Shown, ...]) -> None:
+    """Note what was shown to each actor, once: an event for each request with something new."""
+    for request in requests:
+        if new := not_noted(overlay, request):
+            payload = {"shown": new}
+            overlay.emit(
+                draft(RECALLED, actor=request.actor, payload=payload, run_id=request.run, parents=new)
+            )
 
 
 def not_noted(overlay: Overlay, request: Shown) -> list[str]:
@@ -76,7 +77,8 @@ class Showing:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._lock = threading.Condition()
-        self._recording = threading.Lock()
+        self._recordings: set[threading.Lock] = set()
+        """Each is held by a thread for as long as that records something."""
         self._waiting: dict[_Reader, dict[str, None]] = {}
         self._last = 0.0
         self._thread: threading.Thread | None = None
@@ -94,26 +96,45 @@ class Showing:
                 self._thread.start()
 
     def note(self) -> None:
-        """Record what waits. What could not be recorded waits on."""
-        if not self._waiting and not self._recording.locked():
+        """Record what waits. What could not be recorded waits on. What other threads are recording is not waited for,
+        so that many writers share their commits."""
+        if not self._waiting:
             return
-        # The other thread may be recording what this caller is about to be judged by: wait until it is there.
-        with self._recording:
+        recording = threading.Lock()
+        with recording:
             with self._lock:
                 waiting, self._waiting = self._waiting, {}
+                self._recordings.add(recording)
                 self._lock.notify_all()
-            self._record_all(waiting)
+            try:
+                self._record_all(waiting)
+            finally:
+                self._recordings.discard(recording)
+
+    def note_all(self) -> None:
+        """Record what waits, and return when that is recorded, too, which others were recording: what a caller says is
+        judged by it."""
+        self.note()
+        with self._lock:
+            others = tuple(self._recordings)
+        for recording in others:
+            with recording:
+                pass  # it is free when that is recorded, or its thread was interrupted
 
     def _record_all(self, waiting: dict[_Reader, dict[str, None]]) -> None:
+        """All readers with the same bound in one commit."""
         while waiting:
-            reader, ids = waiting.popitem()
+            bound = next(iter(waiting)).bound
+            readers = {reader: ids for reader, ids in waiting.items() if reader.bound == bound}
             try:
-                self._record(reader, list(ids))
+                self._record(bound, readers)
             except BaseException:
                 with self._lock:
-                    for whose, left in [(reader, ids), *waiting.items()]:
-                        self._waiting[whose] = left | self._waiting.get(whose, {})
+                    for reader, left in waiting.items():
+                        self._waiting[reader] = left | self._waiting.get(reader, {})
                 raise
+            for reader in readers:
+                del waiting[reader]
 
     def close(self) -> None:
         """Record what waits, and end the thread. Nothing waits for a thread after this."""
@@ -144,11 +165,16 @@ class Showing:
             return False
         return True
 
-    def _record(self, reader: _Reader, ids: list[str]) -> None:
-        actor, run, bound = reader
+    def _record(self, bound: Bound | None, readers: dict[_Reader, dict[str, None]]) -> None:
+        shown = list[Shown]()
         with self._ledger.snapshot(bound=bound) as now:
-            noted = now.get_all(decode, "memory.shown", [(now.scope, run or "", id, actor) for id in ids])
-        fresh = [id for id, position in zip(ids, noted, strict=True) if position is None]
-        for start in range(0, len(fresh), MOST_NOTED):
-            shown = Shown(actor, run, tuple(fresh[start : start + MOST_NOTED]))
-            self._ledger.submit("memory.shown", shown, bound=bound)
+            for (actor, run, _), ids in readers.items():
+                keys = [(now.scope, run or "", id, actor) for id in ids]
+                noted = now.get_all(decode, "memory.shown", keys)
+                fresh = [id for id, position in zip(ids, noted, strict=True) if position is None]
+                shown += [
+                    Shown(actor, run, tuple(fresh[start : start + MOST_NOTED]))
+                    for start in range(0, len(fresh), MOST_NOTED)
+                ]
+        if shown:
+            self._ledger.submit("memory.shown", tuple(shown), bound=bound)

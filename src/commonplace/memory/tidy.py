@@ -20,12 +20,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import convert
 from msgspec.structs import replace
 
 from ..documents.document import TASKS, all_entries, archived_us, days, task_of
 from ..documents.writing import ArchiveDocuments
 from ..ledger.checks import from_us
+from ..ledger.encoding import convert
 from ..ledger.labels import strictness
 from .claims import key_form
 from .cores import Core

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import convert, to_builtins
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from ..access.rights import Rights, may_see_of
 from ..documents.document import WRITTEN
+from ..ledger.encoding import convert
 from ..ledger.keys import Key
 from ..ledger.scopes import SCOPE, SCOPED, name_of
 from .cores import Core, may_know

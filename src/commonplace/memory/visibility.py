@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from ..access.rights import WORKING, Rights, labels_allow, work_shows
 from ..documents.document import SESSIONS, WRITTEN, entries
+from ..ledger.encoding import convert
 from ..ledger.events import Event
 from ..ledger.labels import Labels
 from ..ledger.reader import ViewReader
@@ -48,7 +48,7 @@ def may_see(views: ViewReader, rights: Rights, event: Event, relabelled: Labels 
         return True
     if event.kind == CORE_SET:
         core = views.get("memory.cores", scope_of(event), event.payload["id"])
-        return core is not None and may_know(rights, msgspec.convert(core, Core))
+        return core is not None and may_know(rights, convert(core, Core))
     return True
 
 

@@ -24,6 +24,7 @@ from ..memory.filters import ItemFilter, item_filter
 from ..memory.items import Item
 from ..memory.portions import rules_with
 from ..memory.settings import Settings, settings_of
+from ..telemetry import recalling
 from .conversation import TURN
 from .gathering import SHOWN, Bar, DigestRequest, Gathering, gather
 from .ignoring import asks_to_ignore
@@ -31,7 +32,6 @@ from .lines import DigestLine
 from .packing import CountTokens, Packed, estimated
 from .receipts import Counted, DigestTrace, Write
 from .stable import Packing, digest_before, shared_length, shown_lines
-from .telemetry import recalling
 from .verification import Checks
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from ..access.rights import rights_of
 from ..errors import BadInput, Corrupt, Denied, Erased, shown
 from ..ledger.checks import from_us
-from ..ledger.encoding import Blob, canonical, decode
+from ..ledger.encoding import Blob, canonical, convert, decode
 from ..ledger.events import MAX_PARENTS, Event, draft
 from ..ledger.overlay import Overlay
 from ..ledger.printing import Readable
@@ -313,7 +313,7 @@ def trace_of(ledger: Ledger, receipt: Event) -> DigestTrace | None:
         raise Corrupt(
             f"the trace of {receipt.id!r} is missing: restore the book from a backup", receipt.position
         )
-    return msgspec.convert(decode(data), DigestTrace)
+    return convert(decode(data), DigestTrace)
 
 
 def _erased(ledger: Ledger, id: str) -> bool:

@@ -25,9 +25,9 @@ from ..memory.items import MAX_TEXT, event_text
 from ..memory.portions import IMPORTANCE, Salience, rules_with
 from ..memory.settings import settings_of
 from ..state.redaction import as_logged
+from ..telemetry import recalling
 from ..verbs import RunId
 from .escaping import as_data
-from .telemetry import recalling
 
 if TYPE_CHECKING:
     from ..ledger.ledger import At

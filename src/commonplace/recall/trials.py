@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..access.rights import rights_of
+from ..ledger.encoding import convert
 from ..ledger.events import Event
 from ..ledger.printing import Listing, Readable, number
 from ..ledger.reader import ViewReader
@@ -152,7 +153,7 @@ def _recorded(session: Session, item: Item) -> tuple[list[RecordedDigest], int]:
                 unread += 1
                 continue
             payload = event.payload
-            rules = msgspec.convert(payload["request"]["rules"], DigestRules)
+            rules = convert(payload["request"]["rules"], DigestRules)
             if payload["ignored"] or not payload["index"] or not _allows(viewer.now, event, rules, item):
                 continue
             if not all(may_see_source(session, viewer, id) for id in event.parents):
@@ -180,7 +181,7 @@ def _receipts(session: Session, head: int) -> Iterator[Event]:
 
 def _allows(views: ViewReader, event: Event, rules: DigestRules, item: Item) -> bool:
     """Whether the item could be in a digest of this reader, under the rules and filters of the request."""
-    only = msgspec.convert(event.payload["request"].get("only", {}), ItemFilter)
+    only = convert(event.payload["request"].get("only", {}), ItemFilter)
     only = replace(only, since_us=None, until_us=None)  # it is tried as if it had been there
     return (
         rules.enabled

@@ -11,6 +11,7 @@ import msgspec
 from ..access.redact import Redactor
 from ..errors import NotFound
 from ..ledger.checks import iso
+from ..ledger.encoding import convert
 from ..ledger.events import Event
 from ..ledger.keys import Key
 from ..ledger.reader import ViewReader
@@ -143,13 +144,13 @@ def _fold_opened(_key: Key, _before: Any, event: Event) -> Any:
     payload = event.payload
     return msgspec.to_builtins(
         OpenedRun(
-            policy=msgspec.convert(payload["policy"], Policy),
+            policy=convert(payload["policy"], Policy),
             workflow=payload["workflow"],
             started_us=event.created_us,
             by=event.actor,
             parent=payload["parent"],
             depth=payload["depth"],
-            fork=msgspec.convert(payload["fork"], Fork | None),
+            fork=convert(payload["fork"], Fork | None),
             scope=scope_of(event),
         )
     )
@@ -182,14 +183,14 @@ def _rights_keys(event: Event) -> list[Key]:
     """The actors whose rights a run narrows, and a node whose rights change with the agent that does it."""
     if event.kind == STEPPED:
         return _step_key(event) if "rule" in event.payload else []
-    policy = msgspec.convert(event.payload["policy"], Policy)
+    policy = convert(event.payload["policy"], Policy)
     return [(event.run_id or "", name) for name in policy.rules_of_agents]
 
 
 def _fold_rights(key: Key, _before: Any, event: Event) -> Any:
     if event.kind == STEPPED:
         return event.payload["rule"]
-    return msgspec.to_builtins(msgspec.convert(event.payload["policy"], Policy).agent(str(key[1])).rule)
+    return msgspec.to_builtins(convert(event.payload["policy"], Policy).agent(str(key[1])).rule)
 
 
 def _secret_keys(event: Event) -> list[Key]:

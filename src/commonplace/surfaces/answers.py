@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from msgspec import to_builtins
-
 from ..errors import BadInput, CommonplaceError
 from ..ledger.checks import iso
 from ..ledger.printing import number
 from ..verbs import Verb
+from .data import data_of, plain
 from .draw import MADE_ID, Human, continued, cut, id_cell, lines, page, short, table, width
 from .sentences import sentence
-from .shell import Output, Shell, plain
+from .shell import Output, Shell
 
 if TYPE_CHECKING:
     from ..participant import Participant
@@ -45,51 +44,6 @@ def answer_of(shell: Shell, verb: Verb, answer: Any) -> Output:
     code = 1 if REFUSED.get(_type(answer), lambda _answer: False)(answer) else 0
     data = {"ok": True} if answer is None else {"text": answer} if type(answer) is str else data_of(answer)
     return Output(data, human, code)
-
-
-def data_of(answer: Any) -> Any:
-    """An answer as plain data."""
-    match _type(answer):
-        case "list" | "tuple":
-            return [data_of(each) for each in answer]
-        case "Item":
-            return {**plain(answer), "text": answer.text}
-        case "ItemList":
-            return {
-                "items": data_of(answer.items),
-                "left_out": plain(answer.left_out),
-                "cursor": answer.cursor,
-            }
-        case "LinkStep":
-            return {**plain(answer), "item": data_of(answer.item)}
-        case "Claim":
-            return {"task": data_of(answer.task), "token": answer.token, "agent": answer.agent}
-        case "Run":
-            return {"run_id": answer.id}
-        case "Prompt":
-            names = ("receipt_id", "omitted", "left_out")
-            return {"text": str(answer), **{name: plain(getattr(answer, name)) for name in names}}
-        case "Migrated":
-            rows = [{**plain(each), "alike": each.alike} for each in answer.compared]
-            return {**plain(answer), "alike": answer.alike, "compared": rows}
-        case "ImportReport":
-            return {**plain(answer), "counts": answer.counts}
-        case "PurgeReport":
-            files = [
-                {"path": file.path, "outcome": file.outcome, "why": file.remains} for file in answer.files
-            ]
-            return {**plain(answer), "purged": answer.purged, "files": files}
-        case "Found":
-            data = {name: value for name, value in plain(answer).items() if name not in ("samples", "scopes")}
-            return {**data, "counts": answer.counts}
-        case "Rights":  # keys of scopes say nothing to anybody
-            data = plain(answer)
-            return {**data, "scopes": data.pop("granted")}
-        case "Messages" | "ThreadContext":  # a message's own as_dict is for an API, and has its shape alone
-            return to_builtins(answer)
-        case "Recollection":
-            return {**plain(answer), "events": [event.id for event in answer.events]}
-    return plain(answer)
 
 
 def _type(answer: Any) -> str:

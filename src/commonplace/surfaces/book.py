@@ -23,10 +23,11 @@ from ..ledger.printing import number, told
 from ..participant import Actor
 from ..verbs import EventId
 from . import health
-from .answers import adopted, data_of, imported, kept_many, log_lines, whole_id
+from .answers import adopted, imported, kept_many, log_lines, whole_id
+from .data import data_of, plain
 from .draw import Human, id_cell, lines, short, table
 from .places import public
-from .shell import Output, Shell, plain
+from .shell import Output, Shell
 from .typed import standard_input
 
 if TYPE_CHECKING:

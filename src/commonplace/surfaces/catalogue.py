@@ -14,7 +14,7 @@ from ..access.rights import OWNER
 from ..errors import BadInput, Denied, shown
 from ..registry import call, names_under, verb_at
 from ..verbs import TaskId, Verb, WorkId, verb_of
-from .answers import data_of
+from .data import data_of
 from .network import not_served, without_files
 from .tools import schema, tools
 

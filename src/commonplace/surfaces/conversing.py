@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import BadInput
 from ..models import Model, endpoint
-from .answers import data_of
+from .data import data_of
 from .draw import lines
 from .shell import Output, Shell
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..verbs import RunId, WorkId
-from .answers import data_of, whole_id
+from .answers import whole_id
 from .conversing import model_at, read_json
+from .data import data_of
 from .draw import page
 from .shell import Output, Shell
 

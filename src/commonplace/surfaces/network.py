@@ -6,7 +6,7 @@ that the caller is, and keeps the paths of this host out of what callers say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -47,6 +47,11 @@ def served() -> dict[str, Verb]:
         if not not_served(verb):
             kept = tuple(each for each in verb.parameters if verb.path != ("run",) or each.name != "workflow")
             verbs[".".join(verb.path)] = verb._replace(parameters=kept)
+    for path, verb in verbs.items():
+        if path.startswith("claim.") and verb.fields:  # it hands them on to the verb of its work
+            own = {"work", *(each.name for each in verb.parameters)}
+            of_work = (each for each in verbs[f"work.{verb.name}"].parameters if each.name not in own)
+            verbs[path] = verb._replace(parameters=(*verb.parameters, *of_work), fields=False)
     return verbs
 
 
@@ -76,13 +81,13 @@ class Caller(NamedTuple):
         return acting_within(book, actor, bounds, self.run_id, by_owner=by_owner)
 
 
-def call_for(book: Book, caller: Caller, verb: Verb, arguments: Mapping[str, Any]) -> Any:
-    """Call a verb for a caller on a network."""
+def call_for(book: Book, caller: Caller, verb: Verb, read: Callable[[], Mapping[str, Any]]) -> Any:
+    """Call a verb for a caller on a network. `read` reads the arguments, once it is known that the caller may act as it
+    asks to."""
     me = caller.participant(book)
-    given = without_files(verb, arguments)
     if verb.path[0] == "admin" and not isinstance(me, Book):
         raise Denied(f"only the book's owner may call {'.'.join(verb.path)}, not {me._session.actor!r}")
-    return call(me, verb, given)
+    return call(me, verb, without_files(verb, read()))
 
 
 def without_files(verb: Verb, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,8 +111,3 @@ def verb_named(path: str, offered: Mapping[str, Verb] | None = None) -> Verb:
     if reasons.get(path):
         raise NotFound(f"{path} is not served: {reasons[path]}")
     raise NotFound(f"there is no verb {shown(path)}: /openapi.json lists all of them")
-
-
-def named_list(text: str) -> Sequence[str]:
-    """The names of a list that a header has, with commas between them."""
-    return [name for name in text.split(",") if name]

@@ -12,9 +12,10 @@ from ..access.rights import OWNER
 from ..errors import BadInput, NotFound
 from ..ledger.ledger import At
 from ..verbs import ReceiptId, RunId
-from .answers import bisected, data_of, value_text, whole_id
+from .answers import bisected, value_text, whole_id
+from .data import data_of, plain
 from .draw import Human, clean, lines, page, short, table
-from .shell import Output, Shell, plain
+from .shell import Output, Shell
 
 if TYPE_CHECKING:
     from ..book import Book

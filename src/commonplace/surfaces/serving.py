@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import logging
 import os
 import secrets
-import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BadInput, EngineUnavailable, MissingExtra
+import msgspec
+
+from ..errors import BadInput, MissingExtra
 from ..files.safe import new_file
 from ..version import install_hint
-from .shell import Output, Shell
+from .exporting import export_as_configured
+from .shell import Output, Shell, dump
 
 if TYPE_CHECKING:
     from ..book import Book
     from .http.app import BookServer
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-GRACE = 30
-"""How many seconds a server that ends waits for what is being written."""
+OTHER_FILES = 128
+"""How many files a server has open that are no connections, at most."""
 
 
 def serve(
@@ -38,7 +39,7 @@ def serve(
     allow_hosts: Sequence[str] = (),
     allow_origins: Sequence[str] = (),
     token_file: str | None = None,
-    rate: float | None = None,
+    limits: Mapping[str, float] | None = None,
     tools: str | None = None,
 ) -> Output:
     """Serve the book over HTTP, and MCP at /mcp, until it is stopped. Clients need a token: `commonplace access
@@ -49,13 +50,13 @@ def serve(
     certificate. `tls_key` is the file with its key. `behind_proxy` is whether a proxy in front of it has TLS.
     `allow_hosts` are names of this server that clients use. `allow_origins` are web pages that may call it, such as
     https://example.org. `token_file` is where an owner's token for this run of the server is written, readable by you
-    alone. `rate` is how many requests a second one token may make. `tools` are groups of further tools at /mcp, with
-    commas: memory, work, documents, learn, admin."""
+    alone. `limits` are limits of the server that are to be others, such as rate=100 for a hundred requests a second
+    by one token. `tools` are groups of further tools at /mcp, with commas: memory, work, documents, learn,
+    admin."""
     try:
-        import uvicorn
-
         from .http.app import LOCAL
-        from .http.limits import ServerLimits
+        from .http.connections import HttpServer, listen
+        from .http.limits import server_limits
     except ImportError as error:
         raise MissingExtra(f"serving a book needs more packages: {install_hint('server')}") from error
     if (tls_cert is None) != (tls_key is None):
@@ -65,14 +66,27 @@ def serve(
             f"{host} can be reached from other hosts: give --tls-cert and --tls-key, or say --behind-proxy if a proxy "
             "on this network has TLS"
         )
+    kept = server_limits(limits or {})
+    export_as_configured()
     book = shell.owned()
     token = secrets.token_urlsafe(32)
-    limits = ServerLimits() if rate is None else ServerLimits(rate=rate)
+    room = max(_most_files() - OTHER_FILES, 1)
+    kept = msgspec.structs.replace(kept, connections=min(kept.connections, room))
     names = {*LOCAL, *allow_hosts, *((host,) if host not in ("0.0.0.0", "::") else ())}  # noqa: S104
     server = book_server(
-        book, token, groups=tools.split(",") if tools else (), limits=limits, hosts=tuple(names),
+        book, token, groups=tools.split(",") if tools else (), limits=kept, hosts=tuple(names),
         origins=tuple(allow_origins),
     )  # fmt: skip
+    try:
+        running = HttpServer(
+            server,
+            behind_proxy=behind_proxy,
+            started=lambda: tell(),
+            ssl_certfile=tls_cert,
+            ssl_keyfile=tls_key,
+        )
+    except OSError as error:  # ssl's errors are among them
+        raise BadInput(f"--tls-cert {tls_cert} and --tls-key {tls_key} cannot be used: {error}") from error
     listening = listen(host, port)
     scheme = "http" if tls_cert is None else "https"
     at = listening.getsockname()
@@ -80,11 +94,6 @@ def serve(
     if token_file is not None:
         with new_file(Path(token_file), book._session.services.beside) as file:
             file.write(token.encode())
-    config = uvicorn.Config(
-        server, log_config=None, access_log=False, ssl_certfile=tls_cert, ssl_keyfile=tls_key, lifespan="on",
-        timeout_graceful_shutdown=GRACE, timeout_keep_alive=75, server_header=False, proxy_headers=behind_proxy,
-        limit_concurrency=None, h11_max_incomplete_event_size=65536,
-    )  # fmt: skip
 
     def told() -> Iterator[str]:
         yield f"serving {book.name} at {url}"
@@ -94,13 +103,14 @@ def serve(
             yield f"the owner's token until the server ends: {token}"
         yield "other tokens: commonplace access create-token ACTOR"
 
-    _raise_limit_of_files()
+    def tell() -> None:
+        if shell.json:
+            print(dump({"url": url, "pid": os.getpid()}), flush=True)
+        else:
+            print("\n".join(told()), file=sys.stderr, flush=True)
+
     _log_to_stderr()
-    if shell.json:
-        print(f'{{"url": "{url}", "pid": {os.getpid()}}}', flush=True)
-    else:
-        print("\n".join(told()), file=sys.stderr, flush=True)
-    asyncio.run(_until_stopped(uvicorn, config, server, listening))
+    running.run(sockets=[listening])
     return Output({"served": url} if not shell.json else None, ())
 
 
@@ -127,32 +137,6 @@ def book_server(book: Book, token: str, *, groups: Sequence[str] = (), **how: An
     return server
 
 
-async def _until_stopped(uvicorn: Any, config: Any, server: BookServer, listening: socket.socket) -> None:
-    class Graceful(uvicorn.Server):  # type: ignore[misc]
-        """Ends event streams before it waits for calls that are under way: they would never end by themselves."""
-
-        async def shutdown(self, sockets: Any = None) -> None:
-            server.closing.set()
-            await super().shutdown(sockets)
-
-    await Graceful(config).serve(sockets=[listening])
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens. Its protocol is named, because asyncio sets TCP_NODELAY only where it is: without that
-    every answer waits 40 ms for an acknowledgement."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-        listening.listen(2048)
-    except (OSError, OverflowError) as error:
-        listening.close()
-        raise EngineUnavailable(f"cannot listen on {host}:{port}: {error}. Choose another --port") from error
-    return listening
-
-
 class Admitting:
     """Who has a token: the one of this run of the server, or one of the book's."""
 
@@ -160,7 +144,7 @@ class Admitting:
         self._book, self._token = book, token.encode()
 
     def admit(self, text: str) -> Any:
-        from .http.app import Admission
+        from .http.admission import Admission
         from .network import Caller
 
         if hmac.compare_digest(text.encode(), self._token):
@@ -169,21 +153,23 @@ class Admitting:
         return Admission(Caller(grant.actor, grant.scope, tuple(grant.reads)), grant.id, grant.allows)
 
 
-def _raise_limit_of_files() -> None:
-    """Each connection is a file: as many as this user may have."""
+def _most_files() -> int:
+    """Each connection is a file: as many as this user may have. Answers how many."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
 
 
 def _log_to_stderr() -> None:
-    """One line for each request, without content."""
-    log = logging.getLogger("commonplace.http")
-    if not log.handlers:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)
-        log.propagate = False
+    """One line for each request, without content, and what uvicorn warns of."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    for name, level in (("commonplace.http", logging.INFO), ("uvicorn.error", logging.ERROR)):
+        log = logging.getLogger(name)
+        if not log.handlers:
+            log.addHandler(handler)
+            log.setLevel(level)
+            log.propagate = False

@@ -14,7 +14,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any, cast
@@ -27,7 +27,6 @@ from ..book import Book
 from ..book import open as open_book
 from ..engines.contract import TIMEOUT
 from ..errors import BadInput, BookNotFound, CommonplaceError, Denied, NotABook
-from ..ledger.checks import iso
 from ..ledger.ledger import Progress
 from ..participant import Participant, acting
 from .draw import clean
@@ -228,24 +227,3 @@ def _warnings_to(shell: Shell) -> Iterator[None]:
 def dump(data: object) -> str:
     """One line of ASCII: lossless in any terminal's encoding, and nothing in it can act on a terminal."""
     return json.dumps(msgspec.to_builtins(data, str_keys=True), ensure_ascii=True)
-
-
-def plain(data: Any) -> Any:
-    """What a book answers with, as JSON has it: every field is named, and times are ISO times."""
-    if hasattr(data, "as_dict"):
-        return data.as_dict()
-    if isinstance(data, msgspec.Struct):
-        return {
-            name if stamp == name else "at" if stamp == "at" else f"{stamp}_at": _told(value, stamp != name)
-            for name in data.__struct_fields__
-            for stamp, value in [(name.removesuffix("_us"), getattr(data, name))]
-        }
-    if isinstance(data, dict):
-        return {name: plain(value) for name, value in data.items()}
-    if is_dataclass(data) and not isinstance(data, type):
-        return {field.name: plain(getattr(data, field.name)) for field in fields(data)}
-    return [plain(one) for one in data] if isinstance(data, list | tuple | set | frozenset) else data
-
-
-def _told(value: Any, is_time: bool) -> Any:
-    return iso(value) if is_time and value is not None else plain(value)

@@ -8,6 +8,7 @@ from ..errors import BadInput, MissingExtra, shown
 from ..participant import acting
 from ..version import install_hint
 from . import clients
+from .exporting import export_as_configured
 from .shell import Output, Shell
 
 
@@ -51,6 +52,7 @@ def mcp(
         raise MissingExtra(
             f"an MCP server needs {missing.name}, which is not installed: {install_hint('server')}"
         ) from None
+    export_as_configured()
     book = shell.open(mirrored=True)
     me = acting(book, shell.actor, run, shell.scope)
     server = build_server(lambda _context: me, groups=tools.split(",") if tools else (), compat=compat)

@@ -20,12 +20,13 @@ import msgspec
 from ..access.rights import OWNER
 from ..documents.document import check_day, day_of, log_path, rendered
 from ..errors import BadInput, CommonplaceError, NotFound, shown
-from ..ledger.encoding import encode_payload
+from ..ledger.encoding import convert, encode_payload
 from ..memory.places import MEMORY_MD
 from ..participant import acting
 from ..recall.long_term import long_term_page
 from ..recall.search import envelope
 from ..registry import verb_at
+from ..telemetry import executing, tell_of_call
 from ..verbs import Verb, verb_of
 
 if TYPE_CHECKING:
@@ -150,7 +151,17 @@ class Tools:
         run_id: str | None = None,
     ) -> dict[str, Any]:
         """Call a tool by its dotted name, or the same with `_` for the dots, and answer its envelope."""
-        return answered(self._tools, name, arguments, lambda: acting(self._owner, actor, run_id), actor)
+
+        def find() -> Participant:
+            me = acting(self._owner, actor, run_id)
+            tell_of_call(me._session, arguments)
+            return me
+
+        with executing(_known(self._tools, name)) as failed:
+            envelope = answered(self._tools, name, arguments, find, actor)
+            if envelope["error"]:
+                failed(envelope["error"]["code"])
+        return envelope
 
 
 def answered(
@@ -178,11 +189,16 @@ def answered(
 
 
 def _named(table: Mapping[str, Verb], name: object) -> Verb:
-    dotted = {known.replace(".", "_"): tool for known, tool in table.items()}
-    tool = dotted.get(name.replace(".", "_")) if isinstance(name, str) else None
-    if tool is None:
+    known = _known(table, name)
+    if known is None:
         raise NotFound(f"there is no tool {shown(name)}: the tools are {', '.join(table)}")
-    return tool
+    return table[known]
+
+
+def _known(table: Mapping[str, Verb], name: object) -> str | None:
+    """The tool of this name, with dots or with `_` for them; None if there is none."""
+    wanted = name.replace(".", "_") if isinstance(name, str) else None
+    return next((known for known in table if known.replace(".", "_") == wanted), None)
 
 
 def _checked(tool: Verb, given: object) -> dict[str, Any]:
@@ -192,7 +208,7 @@ def _checked(tool: Verb, given: object) -> dict[str, Any]:
         raise BadInput(f"{name} takes an object of arguments, not {shown(given)}")
     plain = encode_payload(given)[1]
     try:
-        request = msgspec.convert(plain, tool.request)
+        request = convert(plain, tool.request)
     except msgspec.ValidationError as error:
         names = ", ".join(parameter.name for parameter in tool.parameters)
         raise BadInput(f"{name} takes {names}: {error}") from None

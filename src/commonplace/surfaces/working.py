@@ -27,11 +27,12 @@ from ..ledger.events import Event
 from ..ledger.ledger import At
 from ..registry import open_claim, open_task
 from ..verbs import TaskId, WorkId
-from .answers import data_of, log_lines, one_task, tasks_table, whole_id
+from .answers import log_lines, one_task, tasks_table, whole_id
 from .board import shown as board_lines
 from .book import titles
+from .data import data_of, plain
 from .draw import Human, id_cell, lines, page, short, table
-from .shell import Output, Shell, plain
+from .shell import Output, Shell
 
 if TYPE_CHECKING:
     from ..work.holding import Claim

@@ -12,7 +12,7 @@ from ..access.masking import masked
 from ..access.rights import ROLES
 from ..errors import BadInput, TooLarge, shown
 from ..ledger.checks import check_name, check_text
-from ..ledger.encoding import MAX_PAYLOAD, encode_payload
+from ..ledger.encoding import MAX_PAYLOAD, convert, encode_payload
 from .tasks import OnFailure, Task
 
 HIGHEST = 1_000_000
@@ -83,7 +83,7 @@ def checked_policy(value: object) -> OnFailure | None:
         value = asdict(value)
     fields = {"policy": value} if isinstance(value, str) else value
     try:
-        return msgspec.convert(fields, OnFailure)
+        return convert(fields, OnFailure)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise BadInput(
             f"on_failure {shown(value)} is not a policy: {error}. Give retry, reassign, escalate, skip or abort, or a "

@@ -12,7 +12,7 @@ from ..access.masking import masked
 from ..access.rights import Rights, check_actor
 from ..errors import BadInput, shown
 from ..ledger.checks import check_name, from_us
-from ..ledger.encoding import encode_payload
+from ..ledger.encoding import convert, encode_payload
 from ..ledger.labels import strictness
 from ..ledger.printing import Readable
 from ..ledger.reader import ViewReader
@@ -138,7 +138,7 @@ def checked_limits(values: Mapping[str, int]) -> WorkLimits:
     if not isinstance(values, Mapping):
         raise BadInput(f"limits {shown(values)} are not a mapping: give one, such as {{'max_tasks': 1000}}")
     try:
-        limits = msgspec.convert(dict(values), WorkLimits)
+        limits = convert(dict(values), WorkLimits)
     except msgspec.ValidationError as error:
         raise BadInput(
             f"limits are max_tasks, max_agents and max_dependents as whole numbers: {error}"

@@ -10,7 +10,7 @@ import msgspec
 from ..access.commands import need
 from ..access.rights import OWNER, rights_of
 from ..errors import Conflict, Erased, NotFound, id_taken
-from ..ledger.encoding import encode_payload
+from ..ledger.encoding import convert, encode_payload
 from ..ledger.events import Event, draft
 from ..ledger.overlay import Overlay
 from ..memory.cores import Core, no_core
@@ -43,7 +43,7 @@ def decide_create(overlay: Overlay, act: Act) -> Any:
         return info
     for core in plan.info.cores:
         row = overlay.get("memory.cores", overlay.scope, core)
-        if row is None or not may_know_core(rights_of(overlay, act.actor), msgspec.convert(row, Core)):
+        if row is None or not may_know_core(rights_of(overlay, act.actor), convert(row, Core)):
             raise NotFound(no_core(core))
     fields = msgspec.to_builtins(plan.info)
     said = {name: fields.pop(name) for name in ("name", "goal", "constraints") if name in fields}

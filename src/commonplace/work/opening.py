@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ..access.rights import rights_of
 from ..errors import BadInput, Conflict, NotFound, shown
 from ..ledger.checks import check_name
+from ..ledger.encoding import convert
 from ..ledger.events import new_id
 from ..verbs import TaskId, verb
 from .capability import EVERY
@@ -159,7 +158,7 @@ def works_of(session: Session, status: str | None, at: At) -> list[WorkInfo]:
         checked("status", status, tuple(WORK_MOVES))
     with session.snapshot() as now, session.snapshot(at) as then:
         rights = [rights_of(views, session.actor) for views in (then, now)]
-        infos = [msgspec.convert(row, WorkInfo) for _, row in then.scan("work.works")]
+        infos = [convert(row, WorkInfo) for _, row in then.scan("work.works")]
         visible = [info for info in infos if all(may_know(right, info) for right in rights)]
         return [shown_info(now, info) for info in visible if status in (None, info.status)]
 

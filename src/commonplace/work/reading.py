@@ -14,7 +14,7 @@ import msgspec
 from ..access.rights import ROLES, Rights, rights_of, role_of, work_shows
 from ..engines.contract import Lease
 from ..errors import NotFound
-from ..ledger.encoding import decode
+from ..ledger.encoding import convert, decode
 from ..ledger.reader import Snapshot, ViewReader
 from ..ledger.scopes import SCOPE
 from .info import WorkInfo, info_of
@@ -197,4 +197,4 @@ class Reading:
     @cached_property
     def all(self) -> list[Task]:
         """Every task, in the order of their numbers."""
-        return [msgspec.convert(row, Task) for _, row in self.views.scan("work.tasks", self.work)]
+        return [convert(row, Task) for _, row in self.views.scan("work.tasks", self.work)]

@@ -19,6 +19,7 @@ from ..access.masking import masked
 from ..access.rights import check_actor
 from ..errors import BadInput, Conflict, shown
 from ..ledger.checks import check_flag, check_name, from_us
+from ..ledger.encoding import convert
 from ..ledger.events import new_id
 from ..ledger.printing import Readable
 from ..memory.items import without_secrets
@@ -517,7 +518,7 @@ def record_of(type: type[T], id: str, row: Mapping[str, Any], words: Mapping[str
     if isinstance(content, Mapping):
         fields["blob"] = content.get("$blob")
     names = type.__struct_fields__
-    return msgspec.convert({name: value for name, value in fields.items() if name in names}, type)
+    return convert({name: value for name, value in fields.items() if name in names}, type)
 
 
 def nudge_for(reading: Reading, reader: str, row: Mapping[str, Any]) -> Nudge:

@@ -6,10 +6,9 @@ import os
 from pathlib import PurePosixPath
 from typing import Any
 
-from msgspec import convert
-
 from ..errors import BadInput
 from ..files.plain_yaml import kind_of
+from ..ledger.encoding import convert
 from ..memory.portions import DigestRules, rules_with
 from .files import Files, Section, gathered_from, is_file, mapping
 from .model import AGENT_FILE, WORKFLOW_FILE, Agent, AgentMemorySettings, Problem

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import copy_context
 from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -296,7 +297,7 @@ def _in_thread(work: Callable[[], Any], ended: threading.Event, name: str) -> li
             answers.append(as_failure(error))
         ended.set()
 
-    threading.Thread(target=run, daemon=True, name=name).start()
+    threading.Thread(target=copy_context().run, args=(run,), daemon=True, name=name).start()
     return answers
 
 

@@ -11,6 +11,8 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from hashlib import sha256
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -412,7 +414,8 @@ class DelegationLoop:
         share = self._share(left, to_do)
         pool = ThreadPoolExecutor(max(1, len(to_do)), thread_name_prefix="commonplace-worker")
         try:
-            futures = [pool.submit(self._done, iteration, each, share, position, steps) for each in to_do]
+            work = partial(self._done, iteration, share=share, position=position, steps=steps)
+            futures = [pool.submit(copy_context().run, work, each) for each in to_do]
             for future in futures:
                 end = future.result()
                 ends[end.assignment.name] = end

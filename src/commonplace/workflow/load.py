@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from msgspec import convert
 from msgspec.structs import replace
 
 from ..access.patterns import bad_pattern
 from ..access.rights import EVERYBODY, TIERS
 from ..errors import shown
+from ..ledger.encoding import convert
 from ..memory.portions import merged
 from ..state.policy import AgentMemory, AgentPolicy, Persistence, Policy, SharingRule, Start
 from . import model

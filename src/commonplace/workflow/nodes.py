@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -313,7 +314,7 @@ class NodeRun:
             return self._instance(number, {fan.variable: items[number], "index": number}, sources)
 
         with ThreadPoolExecutor(max(1, fan.max_parallel), thread_name_prefix="commonplace-fan") as pool:
-            futures = [pool.submit(instance, number) for number in range(len(items))]
+            futures = [pool.submit(copy_context().run, instance, number) for number in range(len(items))]
             ended = [future.result() for future in futures]
         outputs, positions = [output for output, _ in ended], tuple(position for _, position in ended)
         fan_in = self.node.fan_in

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -213,7 +214,9 @@ class Runner:
                 while True:
                     ready = self._ready(running) if stopped is None and trouble is None else []
                     for node in ready[: max(0, width.now - len(running))]:
-                        future = running[node.id] = pool.submit(NodeRun(self, node).attempts)
+                        future = running[node.id] = pool.submit(
+                            copy_context().run, NodeRun(self, node).attempts
+                        )
                         future.add_done_callback(lambda _future, id=node.id: done.put(id))  # type: ignore[misc]
                     if not running:
                         if trouble is not None:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from ...ledger.checks import from_us, iso
+from ...ledger.encoding import convert
 from ..items import SHAPES
 from .incoming import Incoming, Skipped
 
@@ -55,14 +56,14 @@ def recognises(row: dict[str, Any]) -> bool:
 
 def refusal(row: dict[str, Any]) -> str:
     try:
-        item = msgspec.convert(row, ExportedItem)
+        item = convert(row, ExportedItem)
     except msgspec.ValidationError as error:
         return f"no item as `memory.export` writes it: {error}"
     return "" if item.status == "live" else f"it is {item.status}"
 
 
 def items(file: str, _source: str, row: dict[str, Any], _skipped: list[Skipped]) -> list[Incoming]:
-    item = msgspec.convert(row, ExportedItem)
+    item = convert(row, ExportedItem)
     times = {"valid_from": item.valid_from_us, "valid_until": item.valid_until_us}
     fields = {
         **{

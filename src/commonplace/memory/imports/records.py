@@ -109,7 +109,7 @@ def _link(items: list[Incoming], named: dict[str, int], relations: list[tuple[Ro
         more = [
             row
             for (_, row), (_, _, end) in all_of_it
-            if row.keys() - _PLAIN or (_OF_GRAPH <= {*row} and (end == begin or not {begin, end} <= entities))
+            if row.keys() - _PLAIN or ({*row} >= _OF_GRAPH and (end == begin or not {begin, end} <= entities))
         ]
         metadata = {**item.metadata, "relations": more} if more else item.metadata
         items[named[begin]] = replace(item, links=links, metadata=metadata)

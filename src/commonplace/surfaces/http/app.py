@@ -1,32 +1,28 @@
 """The HTTP server of a book, as an ASGI application. Every verb that is served has one route, `/v1/` and its path:
 `POST` with the arguments as JSON, and `GET` for what only reads.
 
-The application translates. Who may do what is decided by the book; this module checks what is the network's own: the
-token, the Host and Origin of a request, and how much one client may use. It writes one line to the log for each
-request: who, what, the status and the time, and nothing of the content.
+The application translates. Who may do what is decided by the book; what is the network's own is beside it: who is let
+in (`admission`), how much a client may use (`limits`), what a connection may leave undone (`connections`), the change
+feed (`streams`) and the log (`request_log`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from hashlib import sha256
 from itertools import islice
-from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 from uuid import UUID, uuid4, uuid5
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ... import __version__
@@ -43,52 +39,43 @@ from ...errors import (
     Stale,
     TooLarge,
     TooManyRequests,
-    Unauthorized,
-    shown,
 )
-from ...ledger.events import Event
 from ...participant import Participant
 from ...registry import only_reads
+from ...telemetry import answering_http
 from ...verbs import Verb
 from ...wire import outgoing
-from ..network import Caller, call_for, named_list, served, verb_named
-from .limits import Rate, Repeats, ServerLimits, Slots
-from .messages import (
-    etag_of,
-    from_body,
-    from_query,
-    header,
-    is_typed,
-    position_in,
-    problem,
-    response,
-    shown_plain,
-)
+from ..network import Caller, call_for, served, verb_named
+from .admission import Admission, Authenticate, Gate, token_of
+from .limits import FairThreads, Rate, Repeats, ServerLimits, Slots
+from .messages import Rendered, from_body, from_query, is_typed, position_in, problem, rendered, shown_plain
+from .request_log import LogLine
+from .streams import EventStream, Feed, Feeds, position_of
 
 log = logging.getLogger("commonplace.http")
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
-KEEP_ALIVE = 15.0
-"""After how many seconds without an event a stream says that it is still there."""
 LONGEST_WAIT = 30.0
+OWN_ROUTES = ("/healthz", "/readyz", "/openapi.json", "/v1/book", "/v1/head", "/v1/watch")
+ONLY_GET = ("book", "head", "watch")
+"""These have routes of their own."""
+READINGS = 20.0
+"""How often a second one address may ask whether the server is ready: it needs no token, and reads the book."""
 
-
-class Admission(NamedTuple):
-    """Who calls, by which token, and whether the token allows a verb."""
-
-    caller: Caller
-    token: str
-    allows: Callable[[str], bool]
+T = TypeVar("T")
+Arguments = dict[str, Any]
+Handler = Callable[[Request, Admission], Awaitable[Response]]
 
 
 class BookServer:
     """Serves one book. `authenticate` answers who has a token, or raises Unauthorized. `hosts` and `origins` are those
-    that a request may name, besides this host itself."""
+    that a request may name, besides this host itself. `mounted` are applications at other addresses, behind the same
+    checks; they ask `participant_of` who calls."""
 
     def __init__(
         self,
         book: Book,
-        authenticate: Callable[[str], Admission],
+        authenticate: Authenticate,
         *,
         limits: ServerLimits = ServerLimits(),
         hosts: tuple[str, ...] = LOCAL,
@@ -96,15 +83,17 @@ class BookServer:
         mounted: Mapping[str, Any] | None = None,
         lifespan: Callable[[], Any] | None = None,
     ) -> None:
-        self.book, self._authenticate, self.limits = book, authenticate, limits
-        self._hosts, self._origins = frozenset(hosts), frozenset(origins)
-        self._threads = ThreadPoolExecutor(limits.threads, thread_name_prefix="commonplace-http")
-        self._calls, self._streams = Slots("calls", limits.at_once), Slots("streams", limits.streams)
-        self._rate, self._repeats = Rate(limits.rate), Repeats()
+        self.book, self.limits = book, limits
+        self._threads = FairThreads(limits.threads)
+        self._authenticate = authenticate
+        self._gate = Gate(authenticate, self._threads, limits, hosts, origins)
+        self.calls = Slots("calls", limits.at_once, limits.at_once_each)
+        self.streams = Slots("streams", limits.streams, limits.streams_each)
+        self._feeds = Feeds(book, authenticate, self._threads, limits.page)
+        self._repeats, self._readings = Repeats(), Rate(READINGS, "from this address")
         self._lifespan = lifespan
         self.instance = uuid4().hex
         """Tells this process apart from an earlier one: what it remembers of calls ends with it."""
-        self.closing = asyncio.Event()
         self._mounted = dict(mounted or {})
         self.app = Starlette(
             routes=[
@@ -113,48 +102,44 @@ class BookServer:
                 Route("/openapi.json", self._guarded(self._openapi)),
                 Route("/v1/book", self._guarded(self._about)),
                 Route("/v1/head", self._guarded(self._head)),
-                Route("/v1/watch", self._guarded(self._watch), methods=["GET"]),
+                Route("/v1/watch", self._guarded(self._watch)),
                 Route("/v1/{path:path}", self._guarded(self._verb), methods=["GET", "POST"]),
             ],
             lifespan=self._living,
             exception_handlers={HTTPException: self._no_route},
         )
 
+    @property
+    def closing(self) -> asyncio.Event:
+        """Set when the server ends: streams end, and what comes in then is refused."""
+        return self._feeds.closing
+
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        mounted = self._mounted.get(scope.get("path", "").rstrip("/"))
+        if scope["type"] != "http":
+            await self._serve(scope, receive, send)
+            return
+        with answering_http(scope, self._route(scope["path"])) as answered:
+
+            async def noted(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    answered(message["status"])
+                await send(message)
+
+            await self._serve(scope, receive, noted)
+
+    def _route(self, path: str) -> str | None:
+        """The address of a request, if it is one of ours: any other is the client's own words."""
+        if path in self._mounted:
+            return path
+        verb = path.removeprefix("/v1/").replace("/", ".")
+        return path if path in OWN_ROUTES or (path.startswith("/v1/") and verb in served()) else None
+
+    async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
+        mounted = self._mounted.get(scope.get("path", ""))
         if mounted is None:
             await self.app(scope, receive, send)
-            return
-        request = Request(scope, receive)
-        line = LogLine(request)
-        try:
-            self._check_place(request)
-            admission = await self._admitted(request)
-            line.admission = admission
-            self._rate.take(admission.token)
-        except CommonplaceError as error:
-            await self._finished(line, problem(error, line.id))(scope, receive, send)
-            return
-
-        async def noted(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                line.write(message["status"])
-            await send(message)
-
-        await mounted(scope, receive, noted)
-
-    def participant_of(self, request: Request) -> Participant:
-        """Who makes a request to a mounted application. Raises Unauthorized and Denied."""
-        caller = self._admission(request).caller
-        return self._in_name_of(request, caller).participant(self.book)
-
-    def allowed_of(self, request: Request) -> Callable[[str], bool]:
-        """Which verbs the token of such a request allows. Raises Unauthorized."""
-        return self._admission(request).allows
-
-    def _admission(self, request: Request) -> Admission:
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        return self._authenticate(token.strip() if kind.lower() == "bearer" else "")
+        else:
+            await self._serve_mounted(mounted, scope, receive, send)
 
     @asynccontextmanager
     async def _living(self, _app: Starlette) -> AsyncIterator[None]:
@@ -166,22 +151,18 @@ class BookServer:
                     yield
         finally:
             self.closing.set()
-            self._threads.shutdown(wait=True)  # what is being written is finished
+            self._threads.finish()  # what is being written
 
     # one request
 
-    def _guarded(
-        self, handler: Callable[[Request, Admission], Awaitable[Response]]
-    ) -> Callable[[Request], Awaitable[Response]]:
+    def _guarded(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         """A handler behind the checks that every route has, with a line in the log and errors as problems."""
 
         async def handle(request: Request) -> Response:
             line = LogLine(request)
+            request.state.line = line
             try:
-                self._check_place(request)
-                line.admission = await self._admitted(request)
-                self._rate.take(line.admission.token)
-                answer = await handler(request, line.admission)
+                answer = await handler(request, await self._admitted(request, line))
             except CommonplaceError as error:
                 answer = problem(error, line.id)
             except ClientDisconnect:
@@ -193,16 +174,26 @@ class BookServer:
 
         return handle
 
+    async def _admitted(self, request: Request, line: LogLine) -> Admission:
+        if self.closing.is_set():
+            raise BookClosed("the server is shutting down: nothing was done")
+        admission = await self._gate.admit(request)
+        line.actor, line.token = admission.caller.actor, admission.token
+        return admission
+
     async def _no_route(self, request: Request, error: Exception) -> Response:
         """What is answered where there is no route, or not with this method."""
         assert isinstance(error, HTTPException)
         line = LogLine(request)
         if error.status_code == 405:
-            told: CommonplaceError = BadMethod(f"{request.method} is not served here: use {_allowed(error)}")
+            allowed = (error.headers or {}).get("Allow", "GET")
+            answer = problem(
+                BadMethod(f"{request.method} is not served here: use {allowed}", allowed), line.id
+            )
         else:
-            told = NotFound("there is nothing at this address: /openapi.json lists what there is")
-        answer = problem(told, line.id)
-        answer.headers.update(error.headers or {})
+            answer = problem(
+                NotFound("there is nothing at this address: /openapi.json lists what there is"), line.id
+            )
         return self._finished(line, answer)
 
     def _finished(self, line: LogLine, answer: Response) -> Response:
@@ -211,43 +202,14 @@ class BookServer:
         answer.headers["Cache-Control"] = "no-store"
         answer.headers["X-Content-Type-Options"] = "nosniff"
         answer.headers["Commonplace-Instance"] = self.instance
+        if self.closing.is_set():
+            answer.headers["Connection"] = "close"
         line.write(answer.status_code)
         return answer
 
-    def _check_place(self, request: Request) -> None:
-        """Raises Denied for a Host that is not ours, which a page that rebinds a name would send, and for a page of
-        another site."""
-        host = request.headers.get("host", "")
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-        if name not in self._hosts:
-            raise Denied(f"the Host {shown(host)} is not one of this server's: name it with --allow-host")
-        origin = request.headers.get("origin")
-        if origin is not None and origin not in self._origins and origin.partition("://")[2] != host:
-            raise Denied(f"the Origin {shown(origin)} is not allowed: name it with --allow-origin")
-
-    async def _admitted(self, request: Request) -> Admission:
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() != "bearer" or not token:
-            raise Unauthorized("this server needs a token: send it as `Authorization: Bearer …`")
-        admission: Admission = await self._in_thread(lambda: self._authenticate(token.strip()))
-        return admission._replace(caller=self._in_name_of(request, admission.caller))
-
-    @staticmethod
-    def _in_name_of(request: Request, caller: Caller) -> Caller:
-        """The caller, with the actor, scope and run that it asks to act in."""
-        reading = header(request, "reads")
-        return caller._replace(
-            as_actor=header(request, "actor"), in_scope=header(request, "scope"),
-            reading=tuple(named_list(reading or "")), run_id=header(request, "run"),
-        )  # fmt: skip
-
-    async def _in_thread(self, call: Callable[[], Any]) -> Any:
-        with self._calls.one():
-            try:
-                future = self._threads.submit(call)
-            except RuntimeError:
-                raise BookClosed("the server is shutting down") from None
-            return await asyncio.wrap_future(future)
+    async def _in_thread(self, admission: Admission, call: Callable[[], T]) -> T:
+        with self.calls.one(admission.token):
+            return await self._threads.run(admission.token, call)
 
     async def _body(self, request: Request) -> bytes:
         """Raises TooLarge, and BadInput for one that does not arrive in time."""
@@ -266,112 +228,163 @@ class BookServer:
             raise BadInput(f"the body did not arrive within {self.limits.body_seconds:g} seconds") from None
         return b"".join(parts)
 
+    # another application at one address
+
+    async def _serve_mounted(self, mounted: Any, scope: Any, receive: Any, send: Any) -> None:
+        """A mounted application serves what it answers itself; the checks and the limits are the same as everywhere."""
+        request = Request(scope, receive)
+        line = LogLine(request)
+        used = ExitStack()
+        try:
+            admission = await self._admitted(request, line)
+            participant = admission.caller.participant
+            scope["participant"] = await self._in_thread(admission, lambda: participant(self.book))
+            slots = self.streams if request.method == "GET" else self.calls
+            used.enter_context(slots.one(admission.token))
+            body = await self._body(request)
+        except ClientDisconnect:
+            return
+        except CommonplaceError as error:
+            await self._finished(line, problem(error, line.id))(scope, receive, send)
+            return
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def received() -> Any:
+            return messages.pop() if messages else await receive()
+
+        async def noted(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                more = [(b"x-request-id", line.id.encode()), (b"x-content-type-options", b"nosniff")]
+                message = {**message, "headers": [*message.get("headers", ()), *more]}
+                line.write(message["status"])
+            await send(message)
+
+        with used:
+            await mounted(scope, received, noted)
+
+    @staticmethod
+    def participant_of(request: Request) -> Participant:
+        """Who makes a request to a mounted application."""
+        participant: Participant = request.scope["participant"]
+        return participant
+
+    def allowed_of(self, request: Request) -> Callable[[str], bool]:
+        """Which verbs the token of a request to a mounted application allows. It is looked up anew, because an answer
+        may go on after the token was revoked. Raises Unauthorized."""
+        return self._authenticate(token_of(request)).allows
+
     # verbs
 
     async def _verb(self, request: Request, admission: Admission) -> Response:
-        path = request.path_params["path"].replace("/", ".")
-        verb = verb_named(path)
+        """Reading the arguments, the call and writing the answer are done on a thread: one large request delays nobody
+        else."""
+        route = request.path_params["path"]
+        path = route.replace("/", ".")
+        if path in ONLY_GET:
+            raise BadMethod(f"{path} is asked for with GET", "GET")
+        verb = verb_named(path if "." not in route else "")
         if not admission.allows(path):
             raise Denied(f"this token does not allow {path}")
-        body = b""
-        if request.method == "GET":
-            if not only_reads(verb):
-                raise BadMethod(f"{path} writes: use POST")
-            query = request.query_params.multi_items()
-            arguments = _paged(verb, query) if verb.path == ("events",) else from_query(verb, query)
-        else:
+        if request.method == "POST":
             body = await self._body(request)
-            arguments = from_body(request, verb, body)
-        if verb.path == ("events",):
-            return await self._events(request, admission, arguments)
-        return await self._answered(request, admission, verb, arguments, body)
+            read = partial(from_body, request, verb, body)
+        else:
+            if not only_reads(verb):
+                raise BadMethod(f"{path} writes: use POST", "POST")
+            body, query = b"", request.query_params.multi_items()
+            read = partial(_paged if path == "events" else from_query, verb, query)
+        if not only_reads(verb):
+            return (await self._written(request, admission, verb, body, read)).response()
+        answers = self._events if verb.path == ("events",) else self._answer
+        answer = await self._in_thread(
+            admission, partial(answers, admission, verb, read, typed=is_typed(request))
+        )
+        return answer.response(request.headers.get("if-none-match", ""))
 
-    async def _answered(
-        self, request: Request, admission: Admission, verb: Verb, arguments: dict[str, Any], body: bytes
-    ) -> Response:
-        takes = {parameter.name for parameter in verb.parameters}
-        if (tag := request.headers.get("if-match")) and not only_reads(verb):
-            if "if_position" not in takes:
+    def _answer(
+        self, admission: Admission, verb: Verb, read: Callable[[], Arguments], *, typed: bool
+    ) -> Rendered:
+        """What a verb answers."""
+        answer = call_for(self.book, admission.caller, verb, read)
+        if hasattr(answer, "__next__"):
+            answer = list(answer)
+        tagged = only_reads(verb) or type(getattr(answer, "position", None)) is int
+        return rendered(answer, typed=typed, tagged=tagged)
+
+    def _events(
+        self, admission: Admission, verb: Verb, read: Callable[[], Arguments], *, typed: bool
+    ) -> Rendered:
+        """One page of events; `next` is where the following one begins."""
+        most, as_of = self.limits.page, 0
+
+        def asked() -> Arguments:
+            nonlocal most, as_of
+            given = read()
+            most = min(given.pop("limit", None) or most, most)
+            as_of = self.book.ledger.position(given.get("at"))
+            return {**given, "at": as_of}
+
+        events = list(islice(call_for(self.book, admission.caller, verb, asked), most + 1))
+        page, more = events[:most], len(events) > most
+        answer = {"events": page, "next": page[-1].position if more else None, "as_of": as_of}
+        return rendered(answer, typed=typed, tagged=True)
+
+    async def _written(
+        self,
+        request: Request,
+        admission: Admission,
+        verb: Verb,
+        body: bytes,
+        read: Callable[[], Arguments],
+    ) -> Rendered:
+        """The answer of a verb that writes, on the conditions that the headers name."""
+        more: Arguments = {}
+        tag, key = request.headers.get("if-match"), request.headers.get("idempotency-key")
+        if tag is not None:
+            if "if_position" not in {parameter.name for parameter in verb.parameters}:
                 raise BadInput(f"{'.'.join(verb.path)} has no version to compare: leave If-Match out")
-            arguments.setdefault("if_position", position_in(tag))
-        key = request.headers.get("idempotency-key")
+            more["if_position"] = position_in(tag)
+        own_id = None if key is None else _own_id(admission, verb, key)
+        if own_id is not None:
+            more["id"] = own_id
+
+        def answer() -> Rendered:
+            return self._answer(admission, verb, lambda: {**more, **read()}, typed=is_typed(request))
+
+        call = partial(self._in_thread, admission, answer)
         try:
-            if key is None or only_reads(verb):
-                answer = await self._called(request, admission, verb, arguments)
-            else:
-                answer = await self._once(request, admission, verb, arguments, key, body)
+            if key is None:
+                return await call()
+            return await self._once(request, admission, verb, body, key, call, has_id=own_id is not None)
         except Stale as stale:
-            if tag:
+            if tag is not None:
                 stale.status = 412  # what HTTP says of an If-Match that does not hold
             raise
-        etag = etag_of(answer)
-        if etag is None or not only_reads(verb):
-            return response(request, answer)
-        if request.headers.get("if-none-match") == etag:
-            return Response(status_code=304, headers={"ETag": etag})
-        return response(request, answer, {"ETag": etag})
 
     async def _once(
         self,
         request: Request,
         admission: Admission,
         verb: Verb,
-        arguments: dict[str, Any],
-        key: str,
         body: bytes,
-    ) -> Any:
-        """What has an id of its own is made once for ever: its id comes from the key. Other calls are made once as
-        long as this process remembers them; one that may have reached an earlier process has an unknown outcome."""
-        if not 1 <= len(key) <= 200:
-            raise BadInput("Idempotency-Key has 1 to 200 characters")
-        path = ".".join(verb.path)
-        who = f"{admission.token} {admission.caller}"
-        has_id = "id" in {each.name for each in verb.parameters if not each.id_of} and verb.path[0] != "work"
-        if has_id:
-            name = sha256(f"{who}\n{path}\n{key}".encode()).hexdigest()
-            arguments.setdefault("id", str(uuid5(UUID(int=0), name)))
+        key: str,
+        call: Callable[[], Awaitable[Rendered]],
+        *,
+        has_id: bool,
+    ) -> Rendered:
+        """What has an id of its own is made once for ever, because its id comes from the key. Other calls are made once
+        as long as this process remembers them; one that may have reached an earlier process has an unknown outcome."""
         sent_to = request.headers.get("commonplace-sent-to")
         if sent_to not in (None, self.instance) and not has_id:
             raise OutcomeUnknown((), "the server was started anew after the call was sent")
-        content = sha256(f"{path}\n".encode() + body).digest()
-        answer = await self._repeats.once(
-            (who, key), content, lambda: self._boxed(request, admission, verb, arguments)
-        )
+        headers = f"{request.headers.get('accept')} {request.headers.get('if-match')}"
+        content = sha256(f"{verb.path} {headers}\n".encode() + body).digest()
+        who = f"{admission.token} {admission.caller}"
+        again = sent_to is not None and not has_id
+        answer = await self._repeats.once((who, key), content, call, again=again)
         if answer is None:
             raise Conflict("this Idempotency-Key was used for another call: choose a new one for each")
-        return answer[0]
-
-    async def _boxed(self, *call: Any) -> tuple[Any]:
-        return (await self._called(*call),)
-
-    async def _called(
-        self, request: Request, admission: Admission, verb: Verb, arguments: dict[str, Any]
-    ) -> Any:
-        """What a verb answers. An iterator is read to its end in the thread that made it."""
-
-        def call() -> Any:
-            answer = call_for(self.book, admission.caller, verb, arguments)
-            return list(answer) if hasattr(answer, "__next__") else answer
-
-        return await self._in_thread(call)
-
-    async def _events(self, request: Request, admission: Admission, arguments: dict[str, Any]) -> Response:
-        """One page of events; `next` is where the following one begins."""
-        most = min(arguments.pop("limit", None) or self.limits.page, self.limits.page)
-        after = arguments.pop("after", 0)
-
-        def read() -> tuple[list[Event], int]:
-            head = self.book.ledger.position(arguments.get("at"))
-            events = call_for(
-                self.book, admission.caller, served()["events"], {**arguments, "after": after, "at": head}
-            )
-            return list(islice(events, most + 1)), head
-
-        events, as_of = await self._in_thread(read)
-        more = len(events) > most
-        page = events[:most]
-        answer = {"events": page, "next": page[-1].position if more else None, "as_of": as_of}
-        return response(request, answer)
+        return answer
 
     # the change feed
 
@@ -382,132 +395,75 @@ class BookServer:
         given = from_query(verb, request.query_params.multi_items())
         last = request.headers.get("last-event-id")
         if last is not None:
-            if not (last.isascii() and last.isdigit() and len(last) < 19):
-                raise BadInput(f"Last-Event-ID {shown(last)} is no position")
-            given["after"] = int(last)
-        timeout = given.pop("timeout", None)
-        # Whatever is wrong with the call is said before the stream begins.
-        await self._in_thread(
-            lambda: next(call_for(self.book, admission.caller, verb, {**given, "timeout": 0}), None)
-        )
-        if given.get("after") is None:
-            given["after"] = await self._in_thread(lambda: self.book.head)
-        slot = self._streams.one()
-        slot.__enter__()
-        return EventStream(self._streamed(request, admission, given, timeout), slot)
+            given["after"] = position_of(last)
+        timeout, after = given.pop("timeout", None), given.get("after")
 
-    async def _streamed(
-        self, request: Request, admission: Admission, given: dict[str, Any], timeout: float | None
-    ) -> AsyncIterator[bytes]:
-        """Events as they are committed. The id of each is its position. The token and the rights are looked up anew for
-        every page, so that what is revoked ends the stream."""
-        verb, reached = served()["watch"], given["after"]
-        render = outgoing if is_typed(request) else shown_plain
-        news = self.book.aio._bridge.news
-        token = request.headers["authorization"].partition(" ")[2].strip()
-        quiet_since = monotonic()
-        try:
-            yield b": connected\n\n"
-            while not self.closing.is_set():
-                head = await self._in_thread(lambda: self.book.head)
-                await self._in_thread(lambda: self._authenticate(token))
-                call = partial(
-                    call_for, self.book, admission.caller, verb, {**given, "after": reached, "timeout": 0}
-                )
-                page = await self._in_thread(partial(_first, self.limits.page, call))
-                for event in page:
-                    data = msgspec.json.encode(render(event)).decode()
-                    yield f"id: {event.position}\nevent: {event.kind}\ndata: {data}\n\n".encode()
-                    reached, quiet_since = event.position, monotonic()
-                if len(page) < self.limits.page:
-                    if head > reached:  # hidden events need not be looked at again after a reconnection
-                        reached = head
-                        yield f"id: {reached}\n\n".encode()
-                    left = KEEP_ALIVE
-                    if timeout is not None:
-                        left = min(left, timeout - (monotonic() - quiet_since))
-                        if left <= 0:
-                            return
-                    if not await self._grown(news, reached, left):
-                        yield b": still here\n\n"
-        except CommonplaceError as error:
-            data = msgspec.json.encode(msgspec.to_builtins(error.as_dict(), enc_hook=str)).decode()
-            yield f"event: error\ndata: {data}\n\n".encode()
+        def begin() -> int:
+            """Where the stream begins. Whatever is wrong with the call is said before it does."""
+            head = self.book.head
+            next(call_for(self.book, admission.caller, verb, lambda: {**given, "timeout": 0}), None)
+            return head
 
-    async def _grown(self, news: Any, reached: int, seconds: float) -> bool:
-        """Whether the book has grown beyond a position, within so many seconds. A server that closes does not wait."""
-        waits = {asyncio.ensure_future(news.beyond(reached)), asyncio.ensure_future(self.closing.wait())}
-        done, pending = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for each in pending:
-            each.cancel()
-        return bool(done)
+        head = await self._in_thread(admission, begin)
+        slot = ExitStack()
+        slot.enter_context(self.streams.one(admission.token))
+        feed = Feed(
+            admission.caller, token_of(request), f"{admission.token} streams", given,
+            head if after is None else after, timeout, outgoing if is_typed(request) else shown_plain,
+        )  # fmt: skip
+        return EventStream(self._feeds.events(feed), slot, request.state.line)
 
     # the server itself
 
     async def _health(self, _request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
-    async def _ready(self, _request: Request) -> Response:
+    async def _ready(self, request: Request) -> Response:
+        """Whether the book can be read."""
         try:
-            await self._in_thread(lambda: self.book.head)
-        except (EngineUnavailable, BookClosed, TooManyRequests) as error:
+            self._readings.take(request.client.host if request.client else "")
+            if self.closing.is_set():
+                raise BookClosed("the server is shutting down")
+            await self._threads.run("readiness", lambda: self.book.head)
+        except TooManyRequests as error:
+            return problem(error, LogLine(request).id)
+        except (EngineUnavailable, BookClosed) as error:
             return JSONResponse({"status": "not ready", "code": error.code}, 503, {"Retry-After": "1"})
         return JSONResponse({"status": "ready"})
 
-    async def _openapi(self, _request: Request, _admission: Admission) -> Response:
-        from .openapi import document
+    async def _openapi(self, _request: Request, admission: Admission) -> Response:
+        from .openapi import written
 
-        return Response(msgspec.json.encode(await self._in_thread(document)), 200, {}, "application/json")
+        return Response(await self._in_thread(admission, written), 200, {}, "application/json")
 
     async def _about(self, request: Request, admission: Admission) -> Response:
         """Which book this is, and who the caller is in it."""
-        head = await self._in_thread(lambda: self.book.head)
         caller = admission.caller
-        return response(
-            request,
-            {
-                "id": self.book.id,
-                "name": self.book.name,
-                "head": head,
-                "version": __version__,
-                "actor": caller.actor,
-                "scope": caller.scope,
-                "reads": list(caller.reads),
-            },
-        )
+        about = {
+            "id": self.book.id,
+            "name": self.book.name,
+            "head": await self._in_thread(admission, partial(self._position, caller)),
+            "version": __version__,
+            "actor": caller.actor,
+            "scope": caller.scope,
+            "reads": list(caller.reads),
+        }
+        return rendered(about, typed=is_typed(request)).response()
 
-    async def _head(self, request: Request, _admission: Admission) -> Response:
+    async def _head(self, request: Request, admission: Admission) -> Response:
         """The last position; with `beyond`, once it is higher than that, or after `timeout` seconds."""
-        beyond, timeout = request.query_params.get("beyond"), request.query_params.get("timeout", "25")
-        head: int = await self._in_thread(lambda: self.book.head)
-        if beyond is not None:
-            try:
-                position, seconds = int(beyond), min(float(timeout), LONGEST_WAIT)
-            except ValueError:
-                raise BadInput("beyond is a position, and timeout a number of seconds") from None
-            if head <= position and seconds > 0:
-                with self._streams.one():
-                    await self._grown(self.book.aio._bridge.news, position, seconds)
-                head = await self._in_thread(lambda: self.book.head)
-        return response(request, {"head": head})
+        position, seconds = _awaited_position(request.query_params.multi_items())
+        head = await self._in_thread(admission, partial(self._position, admission.caller))
+        if position is not None and head <= position and seconds > 0:
+            with self.streams.one(admission.token):
+                await self._feeds.grown(position, seconds)
+            head = await self._in_thread(admission, partial(self._position, admission.caller))
+        return rendered({"head": head}, typed=is_typed(request)).response()
 
-
-class EventStream(StreamingResponse):
-    """A stream of events, which has a slot until it ends, also where the client leaves before the first event."""
-
-    def __init__(self, events: AsyncIterator[bytes], slot: AbstractContextManager[None]) -> None:
-        super().__init__(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
-        self._slot = slot
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._slot.__exit__(None, None, None)
-
-
-def _first(most: int, call: Callable[[], Iterator[Event]]) -> list[Event]:
-    return list(islice(call(), most))
+    def _position(self, caller: Caller) -> int:
+        """The last position, for a caller that may act as it asks to."""
+        caller.participant(self.book)
+        return self.book.head
 
 
 class _Failed(CommonplaceError):
@@ -515,10 +471,25 @@ class _Failed(CommonplaceError):
 
 
 class BadMethod(BadInput):
-    """A verb that writes was asked for with GET."""
+    """A verb that writes was asked for with GET, or an address with a method that it does not have."""
 
     code = "bad_method"
     status = 405
+
+    def __init__(self, message: str, allowed: str) -> None:
+        super().__init__(message)
+        self.allowed = allowed
+
+
+def _own_id(admission: Admission, verb: Verb, key: str) -> str | None:
+    """The id of what a call with an idempotency key makes, if the verb takes one: the same for each repetition. Raises
+    BadInput."""
+    if not 1 <= len(key) <= 200:
+        raise BadInput("Idempotency-Key has 1 to 200 characters")
+    if "id" not in {each.name for each in verb.parameters if not each.id_of} or verb.path[0] == "work":
+        return None
+    path, who = ".".join(verb.path), f"{admission.token} {admission.caller}"
+    return str(uuid5(UUID(int=0), sha256(f"{who}\n{path}\n{key}".encode()).hexdigest()))
 
 
 def _paged(verb: Verb, query: list[tuple[str, str]]) -> dict[str, Any]:
@@ -526,38 +497,22 @@ def _paged(verb: Verb, query: list[tuple[str, str]]) -> dict[str, Any]:
     limits = [text for name, text in query if name == "limit"]
     given = from_query(verb, [(name, text) for name, text in query if name != "limit"])
     if limits:
-        if len(limits) > 1 or not limits[0].isdigit() or not 0 < int(limits[0]) < 10**9:
-            raise BadInput("limit is a whole number above 0")
+        if len(limits) > 1 or not re.fullmatch("[1-9][0-9]{0,8}", limits[0], re.ASCII):
+            raise BadInput("limit is a whole number from 1 to 999,999,999")
         given["limit"] = int(limits[0])
     return given
 
 
-class LogLine:
-    """The line of one request in the log: who, what, the status and the time, and nothing of the content."""
-
-    def __init__(self, request: Request) -> None:
-        given = request.headers.get("x-request-id", "")
-        usable = 0 < len(given) <= 100 and given.isascii() and given.isprintable()
-        self.id = given if usable else uuid4().hex
-        self.admission: Admission | None = None
-        self._method, self._path, self._begun = request.method, request.scope["path"], monotonic()
-
-    def write(self, status: int) -> None:
-        who, token = (
-            ("-", "-") if self.admission is None else (self.admission.caller.actor, self.admission.token)
-        )
-        log.info(
-            "request=%s method=%s path=%s status=%d ms=%d actor=%s token=%s",
-            _field(self.id), _field(self._method), _field(self._path), status, (monotonic() - self._begun) * 1000,
-            _field(who), token,
-        )  # fmt: skip
-
-
-def _field(text: str) -> str:
-    """A value of a log line, in quotes where it is not one word of ASCII."""
-    cut = text[:200]
-    return cut if re.fullmatch(r"[!#-<>-~]+", cut) else json.dumps(cut)
-
-
-def _allowed(error: HTTPException) -> str:
-    return (error.headers or {}).get("Allow", "another method")
+def _awaited_position(query: Iterable[tuple[str, str]]) -> tuple[int | None, float]:
+    """What `/v1/head` waits for, and how many seconds at most."""
+    given = dict(query)
+    unknown = given.keys() - {"beyond", "timeout"}
+    beyond, timeout = given.get("beyond"), given.get("timeout", "25")
+    try:
+        position = None if beyond is None else int(beyond)
+        seconds = min(float(timeout), LONGEST_WAIT)
+        if unknown or not seconds >= 0 or (position is not None and not 0 <= position < 2**63):
+            raise ValueError
+    except ValueError:
+        raise BadInput("head takes beyond, a position, and timeout, a number of seconds from 0") from None
+    return position, seconds

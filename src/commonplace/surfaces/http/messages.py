@@ -6,8 +6,11 @@ Python client sends and gets `application/vnd.commonplace+json`, which keeps byt
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any, get_origin
+from functools import cache
+from hashlib import sha256
+from typing import Any, NamedTuple, get_origin
 from urllib.parse import unquote
 
 import msgspec
@@ -15,10 +18,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import BadInput, CommonplaceError, shown
-from ...ledger.encoding import decode
+from ...ledger.encoding import convert, decode
 from ...verbs import Parameter, Verb, members, sent_as
 from ...wire import incoming, outgoing
-from ..shell import plain
+from ..data import data_of
+from ..network import served
 
 TYPED = "application/vnd.commonplace+json"
 PLAIN = "application/json"
@@ -93,11 +97,17 @@ def checked(verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
     own = {name: value for name, value in given.items() if not verb.fields or name in _names(verb)}
     further = {name: value for name, value in given.items() if name not in own}
     try:
-        request = msgspec.convert(own, verb.request, strict=True)
+        request = convert(own, _request(verb.path), strict=True)
     except msgspec.ValidationError as error:
         raise BadInput(f"{dotted(verb)} takes {names(verb)}: {error}") from None
     _check_names(verb, further)
     return {name: getattr(request, name) for name in own} | further
+
+
+@cache
+def _request(path: tuple[str, ...]) -> type[msgspec.Struct]:
+    """The type of a served verb's arguments. It is made once: that takes a millisecond."""
+    return served()[".".join(path)].request
 
 
 def _check_names(verb: Verb, given: Mapping[str, Any]) -> None:
@@ -122,23 +132,33 @@ def dotted(verb: Verb) -> str:
     return ".".join(verb.path)
 
 
-def response(request: Request, answer: Any, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer in the form that the client asks for."""
-    data, kind = (outgoing(answer), TYPED) if is_typed(request) else (shown_plain(answer), PLAIN)
-    return Response(msgspec.json.encode(data), 200, dict(headers or {}), kind)
+class Rendered(NamedTuple):
+    """An answer as it is sent."""
+
+    content: bytes
+    kind: str = PLAIN
+    etag: str | None = None
+
+    def response(self, if_none_match: str = "") -> Response:
+        """The response with it; 304 for a client that has it already."""
+        headers = {"Vary": "Accept"}
+        if self.etag is not None:
+            headers["ETag"] = self.etag
+            if has_tag(if_none_match, self.etag):
+                return Response(status_code=304, headers=headers)
+        return Response(self.content, 200, headers, self.kind)
+
+
+def rendered(answer: Any, *, typed: bool = False, tagged: bool = False) -> Rendered:
+    """An answer in the form that the client asks for; with `tagged`, with an ETag."""
+    data, kind = (outgoing(answer), TYPED) if typed else (shown_plain(answer), PLAIN)
+    content = msgspec.json.encode(data)
+    return Rendered(content, kind, etag_of(answer, content) if tagged else None)
 
 
 def shown_plain(answer: Any) -> Any:
     """An answer as the command line prints it with `--json`."""
-    return msgspec.to_builtins(plain(answer), str_keys=True, enc_hook=_as_text)
-
-
-def _as_text(value: Any) -> Any:
-    if hasattr(value, "id"):  # a handle
-        return {"id": value.id}
-    if isinstance(value, Iterable):
-        return [plain(each) for each in value]
-    return str(value)
+    return msgspec.to_builtins(data_of(answer), str_keys=True, enc_hook=str)
 
 
 def problem(error: CommonplaceError, request_id: str) -> Response:
@@ -155,28 +175,50 @@ def problem(error: CommonplaceError, request_id: str) -> Response:
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if error.status == 405:
-        headers["Allow"] = "POST"
+        headers["Allow"] = getattr(error, "allowed", "POST")
     data = msgspec.json.encode(msgspec.to_builtins(body, str_keys=True, enc_hook=str))
     return Response(data, error.status, headers, PROBLEM)
 
 
 def header(request: Request, name: str) -> str | None:
-    """A header of ours: text that is percent-encoded, because a name may hold any character."""
+    """A header of ours: text that is percent-encoded, because a name may hold any character. Raises BadInput."""
     value = request.headers.get(f"commonplace-{name}")
-    return None if value is None else unquote(value)
+    return None if value is None else _decoded(name, value)
 
 
-def etag_of(answer: Any) -> str | None:
-    """What tells versions of one thing apart: the position at which it was last written."""
-    position = getattr(answer, "position", None) or getattr(answer, "as_of", None)
-    return f'"{position}"' if type(position) is int else None
+def header_list(request: Request, name: str) -> tuple[str, ...]:
+    """A header of ours that is a list of names with commas between them. Raises BadInput."""
+    parts = request.headers.get(f"commonplace-{name}", "").split(",")
+    return tuple(_decoded(name, part) for part in parts if part)
+
+
+def _decoded(name: str, value: str) -> str:
+    try:
+        return unquote(value, errors="strict")
+    except UnicodeDecodeError:
+        raise BadInput(f"Commonplace-{name.title()} is not percent-encoded UTF-8") from None
+
+
+def etag_of(answer: Any, content: bytes) -> str:
+    """What tells versions of an answer apart: the position at which the thing was last written, if it has one, and a
+    hash of what is shown of it, which may change without it: by the clock, by rights, by an erasure."""
+    position = getattr(answer, "position", None)
+    hashed = sha256(content).hexdigest()[:16]
+    return f'"{position}-{hashed}"' if type(position) is int else f'"{hashed}"'
+
+
+def has_tag(header: str, etag: str) -> bool:
+    """Whether If-None-Match names this tag."""
+    tags = [tag.strip().removeprefix("W/") for tag in header.split(",")]
+    return etag in tags or "*" in tags
 
 
 def position_in(tag: str) -> int:
     """The position in an entity tag. Raises BadInput."""
-    text = tag.strip().removeprefix("W/").strip('"')
-    if not text.isascii() or not text.isdigit() or len(text) > 18:
+    position = re.fullmatch(r'"(\d{1,18})(?:-[0-9a-f]{16})?"', tag.strip(), re.ASCII)
+    if position is None:
         raise BadInput(
-            f'If-Match {shown(tag)} is no tag of this server: send an ETag that it gave, such as "12"'
+            f"If-Match {shown(tag)} is no tag of a version: send one ETag that this server gave for what is to be "
+            'changed, such as "12-0123456789abcdef"'
         )
-    return int(text)
+    return int(position[1])

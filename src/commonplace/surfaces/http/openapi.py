@@ -14,6 +14,7 @@ from ... import __version__
 from ...ledger.events import Event
 from ...registry import only_reads
 from ...verbs import Parameter, Verb, members, name_of
+from ..data import FORMS
 from ..network import served
 from .messages import PLAIN, PROBLEM
 
@@ -22,19 +23,52 @@ PROBLEMS = {
     "401": "There is no valid token.",
     "403": "The actor has no right to it, or the token does not allow it.",
     "404": "There is no such thing, as far as the actor may know.",
-    "405": "The verb writes, and was asked for with GET.",
     "409": "Somebody else was first: a conflict, a stale version, a lost claim.",
     "410": "The content was erased, or lies before the versions that are kept.",
     "412": "It was changed since the version of If-Match.",
     "413": "Something is larger than its limit.",
-    "422": "An output breaks its contract, or the store holds something else.",
+    "422": "An output breaks its contract.",
     "429": "Too many requests: wait as long as Retry-After says.",
-    "500": "The server failed.",
+    "500": "The server failed, or stored bytes are not what was written.",
     "501": "The book was written by a newer version.",
     "502": "A model did not answer.",
     "503": "Something is switched off, closed, busy or cannot be reached.",
     "504": "The outcome of a write is unknown: look before you repeat it.",
     "507": "The disk is full, or failed.",
+}
+"""The statuses of problems."""
+ALWAYS = ("400", "401", "403", "404", "413", "429", "500", "501", "503")
+READING = ("409", "410")
+WRITING = ("409", "410", "504", "507")
+
+NAME = {"type": "string", "description": "percent-encoded UTF-8"}
+OF_EVERY_REQUEST = {
+    "Commonplace-Actor": ("Who acts. Only an owner's token may name another actor than its own.", NAME),
+    "Commonplace-Scope": ("The scope to act in, within that of the token, such as users/alice.", NAME),
+    "Commonplace-Reads": ("Other scopes to read, with commas between them.", NAME),
+    "Commonplace-Run": ("The run that the call belongs to.", NAME),
+    "X-Request-Id": (
+        "An id of the request, which the answer and the log have.",
+        {"type": "string"},
+    ),
+}
+TAG = {"type": "string", "pattern": '^"[0-9]+(-[0-9a-f]{16})?"$'}
+CONDITIONS = {
+    "Idempotency-Key": (
+        "The same key with the same call is done once.", {"type": "string", "minLength": 1, "maxLength": 200}
+    ),
+    "Commonplace-Sent-To": (
+        "The Commonplace-Instance that the call may have reached before. If what came of it is no longer known, the "
+        "answer is 504, and the call is not done again.",
+        {"type": "string"},
+    ),
+    "If-Match": ("The ETag of the version that is to be changed; without it any version is.", TAG),
+    "If-None-Match": ("The ETag of an answer that the client has: 304 if it is still the same.", {"type": "string"}),
+    "Last-Event-ID": ("The position of the last event that was seen.", {"type": "string", "pattern": "^[0-9]{1,18}$"}),
+}  # fmt: skip
+OF_EVERY_ANSWER = {
+    "X-Request-Id": "The id of the request in the log.",
+    "Commonplace-Instance": "Which process of the server has answered.",
 }
 
 NUMBERS: dict[Any, dict[str, Any]] = {
@@ -44,9 +78,15 @@ NUMBERS: dict[Any, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@cache
 def document() -> dict[str, Any]:
     """The whole document."""
+    read: dict[str, Any] = msgspec.json.decode(written())
+    return read
+
+
+@cache
+def written() -> bytes:
+    """The whole document as JSON."""
     answers = _Answers()
     verbs = [verb for verb in served().values() if verb.path != ("watch",)]
     requests, parts = msgspec.json.schema_components(
@@ -58,127 +98,231 @@ def document() -> dict[str, Any]:
             parts[request["$ref"].rpartition("/")[2]].pop("additionalProperties", None)
         paths[f"/v1/{'/'.join(verb.path)}"] = _path(verb, request, answers)
     paths |= {
-        "/v1/watch": {"get": _watch()},
-        "/v1/book": {
-            "get": _plain_get("book", "Which book this is, and who the caller is.", {"type": "object"})
-        },
-        "/v1/head": {
-            "get": {
-                **_plain_get("head", "The last position.", {"type": "object"}),
-                "parameters": [
-                    _query("beyond", {"type": "integer"}, "Answer once the head is beyond this position."),
-                    _query(
-                        "timeout", {"type": "number"}, "After how many seconds to answer anyway; at most 30."
-                    ),
-                ],
-            }
-        },
+        f"/v1/{name}": {"parameters": _everywhere(), "get": each} for name, each in _own_routes().items()
     }
-    problem = {
-        "type": "object",
-        "required": ["type", "title", "status", "code", "detail", "request_id"],
-        "properties": {
-            "type": {"type": "string"}, "title": {"type": "string"}, "status": {"type": "integer"},
-            "code": {"type": "string"}, "detail": {"type": "string"}, "request_id": {"type": "string"},
-        },
-    }  # fmt: skip
-    return {
+    paths |= {"/mcp": _mcp(), "/healthz": _health("Whether the server runs."), "/readyz": _readiness()}
+    made = {
         "openapi": "3.1.0",
         "info": {
             "title": "commonplace",
             "version": __version__,
-            "description": "One memory for a team of AI agents. Every verb of a book has one path.",
+            "description": "One memory for a team of AI agents. Every verb of a book has one path: POST with the "
+            "arguments as JSON, and GET for what only reads.",
         },
+        "servers": [{"url": "/"}],
         "paths": paths,
         "components": {
-            "schemas": {**parts, **answers.schemas, "Problem": problem},
+            "schemas": {**parts, **answers.schemas, "Problem": PROBLEM_SCHEMA},
+            "responses": {status: _problem(status, about) for status, about in PROBLEMS.items()},
+            "parameters": {
+                name: {"name": name, "in": "header", "description": about, "schema": schema}
+                for name, (about, schema) in (OF_EVERY_REQUEST | CONDITIONS).items()
+            },
+            "headers": {
+                name: {"description": about, "schema": {"type": "string"}}
+                for name, about in OF_EVERY_ANSWER.items()
+            },
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}],
     }
+    return msgspec.json.encode(made)
+
+
+PROBLEM_SCHEMA = {
+    "description": "What is wrong (RFC 9457). `code` is for programs; an error may have more fields.",
+    "type": "object",
+    "required": ["type", "title", "status", "code", "detail", "request_id"],
+    "properties": {
+        "type": {"type": "string"}, "title": {"type": "string"}, "status": {"type": "integer"},
+        "code": {"type": "string"}, "detail": {"type": "string"}, "request_id": {"type": "string"},
+    },
+}  # fmt: skip
+
+
+def _problem(status: str, about: str) -> dict[str, Any]:
+    headers: dict[str, Any] = {name: {"$ref": f"#/components/headers/{name}"} for name in OF_EVERY_ANSWER}
+    if status == "401":
+        headers["WWW-Authenticate"] = {"schema": {"type": "string"}, "required": True}
+    if status == "429":
+        headers["Retry-After"] = {"schema": {"type": "integer"}, "required": True}
+    return {
+        "description": about,
+        "headers": headers,
+        "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+
+
+def statuses(verb: Verb) -> list[str]:
+    """The statuses of problems that a verb may answer with."""
+    names = {parameter.name for parameter in verb.parameters}
+    found = {*ALWAYS, *(READING if only_reads(verb) else WRITING)}
+    if "if_position" in names:
+        found.add("412")
+    if verb.path[0] in ("turn", "run", "runs"):
+        found.add("422")
+    return sorted(found)
 
 
 def _path(verb: Verb, request: Mapping[str, Any], answers: _Answers) -> dict[str, Any]:
+    paged, reads = verb.path == ("events",), only_reads(verb)
     about = {
         "summary": verb.summary.replace("`", ""),
         "description": verb.about,
         "tags": [verb.path[0] if len(verb.path) > 1 else "book"],
     }
-    paged = verb.path == ("events",)
     answer = _page(answers) if paged else answers.of(verb.answer)
     name = "_".join(verb.path)
+    problems = statuses(verb)
+    conditions = ["If-None-Match"] if reads else ["Idempotency-Key", "Commonplace-Sent-To"]
+    if "412" in problems:
+        conditions.append("If-Match")
+    required = any(parameter.required and parameter.is_data for parameter in verb.parameters)
     path: dict[str, Any] = {
+        "parameters": _everywhere(),
         "post": {
             **about,
             "operationId": name,
-            "requestBody": {"content": {PLAIN: {"schema": dict(request)}}},
-            "responses": _responses(answer, etag=False),
-            "parameters": [] if only_reads(verb) else [_idempotency(), *_if_match(verb)],
-        }
+            "parameters": [_ref(each) for each in conditions],
+            "requestBody": {"required": required, "content": {PLAIN: {"schema": dict(request)}}},
+            "responses": _responses(answer, problems, tagged=reads),
+        },
     }
-    if only_reads(verb):
+    if reads:
+        of_page = [_query("limit", {"type": "integer", "minimum": 1}, "How many events a page has.")]
         path["get"] = {
             **about,
             "operationId": f"get_{name}",
-            "parameters": [_in_query(each) for each in verb.parameters if each.is_data]
-            + (
-                [_query("limit", {"type": "integer", "minimum": 1}, "How many events a page has.")]
-                if paged
-                else []
-            ),
-            "responses": _responses(answer, etag=True),
+            "parameters": [
+                *(_in_query(each) for each in verb.parameters if each.is_data),
+                *(of_page if paged else ()),
+                *(_ref(each) for each in conditions),
+            ],
+            "responses": _responses(answer, problems, tagged=True),
         }
     return path
 
 
-def _responses(answer: Mapping[str, Any], *, etag: bool) -> dict[str, Any]:
-    problems = {
-        status: {
-            "description": about,
-            "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-        }
-        for status, about in PROBLEMS.items()
-    }
-    unchanged = {"304": {"description": "It has not changed since If-None-Match."}} if etag else {}
+def _everywhere() -> list[dict[str, Any]]:
+    return [_ref(name) for name in OF_EVERY_REQUEST]
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/parameters/{name}"}
+
+
+def _responses(
+    answer: Mapping[str, Any], problems: Iterable[str], *, tagged: bool = False, kind: str = PLAIN
+) -> dict[str, Any]:
+    headers: dict[str, Any] = {name: {"$ref": f"#/components/headers/{name}"} for name in OF_EVERY_ANSWER}
+    if tagged:
+        headers["ETag"] = {"description": "The version of the answer.", "schema": {"type": "string"}}
+    unchanged = {"304": {"description": "It has not changed since If-None-Match."}} if tagged else {}
     return {
-        "200": {"description": "The answer.", "content": {PLAIN: {"schema": dict(answer)}}},
+        "200": {
+            "description": "The answer.",
+            "headers": headers,
+            "content": {kind: {"schema": dict(answer)}},
+        },
         **unchanged,
-        **problems,
+        **{status: {"$ref": f"#/components/responses/{status}"} for status in problems},
     }
 
 
-def _plain_get(name: str, about: str, answer: Mapping[str, Any]) -> dict[str, Any]:
-    return {"operationId": name, "summary": about, "responses": _responses(answer, etag=False)}
-
-
-def _watch() -> dict[str, Any]:
+def _own_routes() -> dict[str, Any]:
+    """What is no verb, or is answered in another form."""
     verb = served()["watch"]
-    stream = {
-        "description": "Events as they are committed.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
-    }
+    text, whole = {"type": "string"}, {"type": "integer"}
+    book = {
+        "id": text, "name": text, "head": whole, "version": text, "actor": text,
+        "scope": {"type": ["string", "null"]}, "reads": {"type": "array", "items": text},
+    }  # fmt: skip
     return {
-        "operationId": "watch",
-        "summary": verb.summary.replace("`", ""),
-        "description": f"{verb.about}\n\nThe id of each event is its position: Last-Event-ID resumes after it.",
-        "parameters": [_in_query(each) for each in verb.parameters if each.is_data],
-        "responses": {**_responses({}, etag=False), "200": stream},
+        "watch": {
+            "operationId": "watch",
+            "tags": ["book"],
+            "summary": verb.summary.replace("`", ""),
+            "description": f"{verb.about}\n\nThe answer is a stream of server-sent events. The id of each is its "
+            "position: Last-Event-ID resumes after it. The event `error` holds a problem, and is the last one.",
+            "parameters": [
+                *(_in_query(each) for each in verb.parameters if each.is_data),
+                _ref("Last-Event-ID"),
+            ],
+            "responses": _responses({"type": "string"}, statuses(verb), kind="text/event-stream"),
+        },
+        "book": {
+            "operationId": "book",
+            "tags": ["book"],
+            "summary": "Which book this is, and who the caller is in it.",
+            "responses": _responses(_object(book), ALWAYS),
+        },
+        "head": {
+            "operationId": "head",
+            "tags": ["book"],
+            "summary": "The last position, or once it is beyond another.",
+            "parameters": [
+                _query(
+                    "beyond",
+                    {"type": "integer", "minimum": 0},
+                    "Answer once the head is beyond this position.",
+                ),
+                _query(
+                    "timeout",
+                    {"type": "number", "minimum": 0},
+                    "After how many seconds to answer anyway; at most 30.",
+                ),
+            ],
+            "responses": _responses(_object({"head": whole}), ALWAYS),
+        },
     }
 
 
-def _idempotency() -> dict[str, Any]:
-    about = "The same key with the same call is done once."
+def _mcp() -> dict[str, Any]:
+    """The address of the Model Context Protocol, whose messages its own specification describes."""
+    message = {"content": {PLAIN: {"schema": {"type": "object"}}}}
+    answer = {
+        "description": "As the Model Context Protocol says.",
+        "content": {PLAIN: {"schema": {}}, "text/event-stream": {"schema": {"type": "string"}}},
+    }
+    both = {"tags": ["mcp"], "responses": {"default": answer}}
+    post = {
+        "operationId": "mcp",
+        "summary": "A message of the Model Context Protocol.",
+        "requestBody": message,
+    }
     return {
-        "name": "Idempotency-Key", "in": "header", "description": about,
-        "schema": {"type": "string", "minLength": 1, "maxLength": 200},
+        "post": {**both, **post},
+        "get": {**both, "operationId": "get_mcp", "summary": "Messages of the server, as a stream."},
     }  # fmt: skip
 
 
-def _if_match(verb: Verb) -> list[dict[str, Any]]:
-    if all(parameter.name != "if_position" for parameter in verb.parameters):
-        return []
-    about = "The ETag of the version that is to be changed."
-    return [{"name": "If-Match", "in": "header", "description": about, "schema": {"type": "string"}}]
+def _health(about: str) -> dict[str, Any]:
+    shown = {
+        "description": "The answer.",
+        "content": {PLAIN: {"schema": _object({"status": {"type": "string"}})}},
+    }
+    name = about.split()[-1].rstrip(".")
+    return {
+        "get": {
+            "operationId": name, "tags": ["server"], "summary": f"{about} Needs no token.", "security": [],
+            "responses": {"200": shown},
+        }
+    }  # fmt: skip
+
+
+def _readiness() -> dict[str, Any]:
+    made = _health("Whether the book can be read: the server is ready.")
+    body = {"type": "object", "required": ["status", "code"]}
+    refused = {
+        "description": "The book cannot be read, or the server ends.",
+        "content": {PLAIN: {"schema": body}},
+    }
+    made["get"]["responses"] |= {"503": refused, "429": {"$ref": "#/components/responses/429"}}
+    return made
+
+
+def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": dict(properties), "required": list(properties)}
 
 
 def _query(name: str, schema: Mapping[str, Any], about: str) -> dict[str, Any]:
@@ -243,7 +387,7 @@ class _Answers:
         name = f"{name_of(kind)}Answer"
         if name not in self.schemas:
             self.schemas[name] = {"type": "object"}  # it may hold others of its own kind
-            if not hasattr(kind, "as_dict"):
+            if not hasattr(kind, "as_dict") and name_of(kind) not in FORMS:
                 self.schemas[name] = self._fields(kind)
         return {"$ref": f"#/components/schemas/{name}"}
 

@@ -23,6 +23,7 @@ from .threads import in_thread
 
 if TYPE_CHECKING:
     from ...ledger.events import Event
+    from ...ledger.ledger import Ledger
     from ...participant import Participant
 
 log = logging.getLogger("commonplace")
@@ -38,10 +39,15 @@ class ChangeFeed(InMemorySubscriptionBus):
     the feed. `changed` answers the addresses that an event has changed."""
 
     def __init__(
-        self, find: Callable[[], Participant], changed: Callable[[Event], Collection[str]], group: TaskGroup
+        self,
+        find: Callable[[], Participant],
+        ledger: Ledger,
+        changed: Callable[[Event], Collection[str]],
+        group: TaskGroup,
     ) -> None:
         super().__init__()
         self._find, self._changed, self._group = find, changed, group
+        self._ledger = ledger
         self._needed = threading.Event()
         self._sessions: dict[str, list[ServerSession]] = {}
         self.listening = ListenHandler(self)
@@ -80,7 +86,7 @@ class ChangeFeed(InMemorySubscriptionBus):
             self._needed = threading.Event()
             self._needed.set()
             # The position is taken here, before the client hears that it is subscribed: nothing is lost between.
-            self._group.start_soon(self._run, self._needed, self._find()._session.ledger.head)
+            self._group.start_soon(self._run, self._needed, self._ledger.head)
 
     def _rest(self) -> None:
         if not self._listeners and not self._sessions:
@@ -100,7 +106,7 @@ class ChangeFeed(InMemorySubscriptionBus):
             needed.clear()
 
     def _watch(self, needed: threading.Event, after: int) -> None:
-        ledger = self._find()._session.ledger
+        ledger = self._ledger
         while needed.is_set() and not ledger.closed:
             head = ledger.head
             for event in self._find().watch(after=after, timeout=ROUND):
@@ -124,7 +130,7 @@ class ChangeFeed(InMemorySubscriptionBus):
                 self.remove(uri, session)
 
 
-class Feeds:
+class Subscriptions:
     """The feeds of all clients of a server, and its answers to their subscriptions. `check` raises NotFound for an
     address that there is not."""
 
@@ -137,25 +143,27 @@ class Feeds:
         self._find, self._changed, self._check = find, changed, check
         self._feeds: dict[str, ChangeFeed] = {}
 
-    def _of(self, ctx: Any) -> ChangeFeed:
-        session = self._find(ctx)._session
+    async def _of(self, ctx: Any) -> ChangeFeed:
+        session = (await in_thread(lambda: self._find(ctx)))._session
         token = "" if ctx.request is None else ctx.request.headers.get("authorization", "")
         key = repr((session.actor, session.bound, session.run, token))
         if key not in self._feeds:
             self._feeds = {name: feed for name, feed in self._feeds.items() if feed.followed}
-            self._feeds[key] = ChangeFeed(lambda: self._find(ctx), self._changed, ctx.lifespan_context)
+            self._feeds[key] = ChangeFeed(
+                lambda: self._find(ctx), session.ledger, self._changed, ctx.lifespan_context
+            )
         return self._feeds[key]
 
     async def subscribe(self, ctx: Any, params: types.SubscribeRequestParams) -> types.EmptyResult:
         await in_thread(lambda: self._check(str(params.uri)))
-        self._of(ctx).add(str(params.uri), ctx.session)
+        (await self._of(ctx)).add(str(params.uri), ctx.session)
         return types.EmptyResult()
 
     async def unsubscribe(self, ctx: Any, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
-        self._of(ctx).remove(str(params.uri), ctx.session)
+        (await self._of(ctx)).remove(str(params.uri), ctx.session)
         return types.EmptyResult()
 
     async def listen(
         self, ctx: Any, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        return await self._of(ctx).listening(ctx, params)
+        return await (await self._of(ctx)).listening(ctx, params)

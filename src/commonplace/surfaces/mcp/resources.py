@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 from ...documents.document import day_of
 from ...errors import NotFound, shown
-from ..answers import data_of
+from ..data import data_of
 from ..tools import tools
 
 if TYPE_CHECKING:

@@ -20,14 +20,16 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
 from ...errors import Denied
+from ...telemetry import tell_of_call
 from ...version import __version__
 from ..catalogue import Offered, input_schema, offered, table
 from ..shell import dump
 from ..tools import answered
 from ..wording import in_shell_words
 from . import prompts, resources
-from .feed import Feeds
+from .feed import Subscriptions
 from .threads import in_thread, with_tasks
+from .tracing import traced
 
 if TYPE_CHECKING:
     from ...participant import Participant
@@ -85,7 +87,7 @@ class _Handlers:
         self._chosen: Mapping[str, Offered] = offered(groups, remote=remote)
         self._table: dict[str, Verb] = table(self._chosen, remote=remote)
         self._tools = {name: self._described(name) for name in self._chosen}
-        self._feeds = Feeds(self._watching, resources.changed, resources.matched)
+        self._subscriptions = Subscriptions(self._watching, resources.changed, resources.matched)
 
     def _permitted(self, ctx: Request, verb: str) -> Participant:
         """Who asks. Raises Denied if the token does not allow the verb."""
@@ -99,7 +101,7 @@ class _Handlers:
         return self._permitted(ctx, "watch")
 
     def server(self) -> Server[Any]:
-        return Server(
+        server = Server[Any](
             "commonplace",
             version=__version__,
             instructions=INSTRUCTIONS,
@@ -109,13 +111,14 @@ class _Handlers:
             on_list_resources=self.list_resources,
             on_list_resource_templates=self.list_templates,
             on_read_resource=self.read_resource,
-            on_subscribe_resource=self._feeds.subscribe,
-            on_unsubscribe_resource=self._feeds.unsubscribe,
-            on_subscriptions_listen=self._feeds.listen,
+            on_subscribe_resource=self._subscriptions.subscribe,
+            on_unsubscribe_resource=self._subscriptions.unsubscribe,
+            on_subscriptions_listen=self._subscriptions.listen,
             on_list_prompts=self.list_prompts,
             on_get_prompt=self.get_prompt,
             on_completion=self.complete,
         )
+        return traced(server, self._table, prompts.PROMPTS)
 
     # tools
 
@@ -143,6 +146,8 @@ class _Handlers:
 
         def answer() -> dict[str, Any]:
             me = self._find(ctx)
+            if tool is not None:
+                tell_of_call(me._session, params.arguments)
 
             def find() -> Participant:
                 if offer is not None and not offer.allowed(self._allows(ctx)):

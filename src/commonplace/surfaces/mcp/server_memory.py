@@ -20,9 +20,11 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 
 from ...errors import BadInput, CommonplaceError, Conflict, NotFound, shown
+from ...telemetry import tell_of_call
 from ...version import __version__
-from .feed import Feeds
+from .feed import Subscriptions
 from .threads import in_thread, with_tasks
+from .tracing import traced
 
 if TYPE_CHECKING:
     from ...ledger.events import Event
@@ -364,16 +366,18 @@ class _Graphs:
     def __init__(self, find: Callable[[Any], Participant]) -> None:
         self._find = find
         self._writing = anyio.Lock()  # what a model asks for at once is done one after the other
-        self._feeds = Feeds(find, _changed, _check_address)
+        self._subscriptions = Subscriptions(find, _changed, _check_address)
 
     def server(self) -> Server[Any]:
-        return Server(
+        server = Server[Any](
             "memory-server", version=__version__, lifespan=with_tasks,
             on_list_tools=self.list_tools, on_call_tool=self.call_tool,
             on_list_resources=self.list_resources, on_read_resource=self.read_resource,
-            on_subscribe_resource=self._feeds.subscribe, on_unsubscribe_resource=self._feeds.unsubscribe,
-            on_subscriptions_listen=self._feeds.listen,
+            on_subscribe_resource=self._subscriptions.subscribe,
+            on_unsubscribe_resource=self._subscriptions.unsubscribe,
+            on_subscriptions_listen=self._subscriptions.listen,
         )  # fmt: skip
+        return traced(server, TOOLS)
 
     async def list_tools(self, _ctx: Any, _params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[tool.described(name) for name, tool in TOOLS.items()])
@@ -381,9 +385,11 @@ class _Graphs:
     async def call_tool(self, ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         def call() -> Any:
             given = _checked(params.name, params.arguments or {})
+            me = self._find(ctx)
+            tell_of_call(me._session, given)
             for left in reversed(range(ATTEMPTS)):
                 try:
-                    return getattr(KnowledgeGraph(self._find(ctx)), params.name)(**given)
+                    return getattr(KnowledgeGraph(me), params.name)(**given)
                 except Conflict:  # somebody else has changed the same entity since it was read
                     if not left:
                         raise

@@ -1,0 +1,104 @@
+"""Who may make a request: the Host and Origin it names, its token, and how often it comes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import sha256
+from typing import NamedTuple
+
+from starlette.requests import Request
+
+from ...errors import Denied, Unauthorized, shown
+from ..network import Caller
+from .limits import FairThreads, Rate, ServerLimits, Slots
+from .messages import header, header_list
+
+STRANGERS = "strangers"
+"""The lane of all requests whose tokens were not valid here before."""
+
+
+class Admission(NamedTuple):
+    """Who calls, by which token, and whether the token allows a verb."""
+
+    caller: Caller
+    token: str
+    allows: Callable[[str], bool]
+
+
+Authenticate = Callable[[str], Admission]
+"""Answers who has a token, or raises Unauthorized."""
+
+
+class Gate:
+    """Lets requests in. A token is looked up for each request, so that one that was revoked ends at once.
+
+    A flood of requests with invalid tokens must not delay clients that have valid ones. So a token that was valid here
+    before is looked up in its client's own lane, and all others share one lane, and a rate for each address.
+    """
+
+    def __init__(
+        self,
+        authenticate: Authenticate,
+        threads: FairThreads,
+        limits: ServerLimits,
+        hosts: tuple[str, ...],
+        origins: tuple[str, ...],
+    ) -> None:
+        self._authenticate, self._threads = authenticate, threads
+        self._hosts, self._origins = frozenset(name.lower() for name in hosts), frozenset(origins)
+        self._rate = Rate(limits.rate, "with this token")
+        self._unknown_rate = Rate(limits.unknown_rate, "from this address without a valid token")
+        self._unknown = Slots("requests without a valid token", limits.at_once, limits.at_once)
+        self._valid_before: OrderedDict[bytes, None] = OrderedDict()
+
+    async def admit(self, request: Request) -> Admission:
+        """Raises Denied, Unauthorized and TooManyRequests."""
+        self._check_place(request)
+        admission = await self._looked_up(request)
+        self._rate.take(admission.token)
+        return admission._replace(caller=_in_name_of(request, admission.caller))
+
+    def _check_place(self, request: Request) -> None:
+        """Raises Denied for a Host that is not ours, which a page that rebinds a name would send, and for a page of
+        another site."""
+        host = request.headers.get("host", "").lower()
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        if name not in self._hosts:
+            raise Denied(f"the Host {shown(host)} is not one of this server's: name it with --allow-host")
+        origin = request.headers.get("origin")
+        if origin is not None and origin not in self._origins and origin.partition("://")[2].lower() != host:
+            raise Denied(f"the Origin {shown(origin)} is not allowed: name it with --allow-origin")
+
+    async def _looked_up(self, request: Request) -> Admission:
+        token = token_of(request)
+        mark = sha256(token.encode()).digest()
+        if mark in self._valid_before:
+            try:
+                return await self._threads.run(mark.hex(), lambda: self._authenticate(token))
+            except Unauthorized:
+                self._valid_before.pop(mark, None)
+                raise
+        self._unknown_rate.take(request.client.host if request.client else "")
+        with self._unknown.one(STRANGERS):
+            admission = await self._threads.run(STRANGERS, lambda: self._authenticate(token))
+        self._valid_before[mark] = None
+        while len(self._valid_before) > 10_000:
+            self._valid_before.popitem(last=False)
+        return admission
+
+
+def token_of(request: Request) -> str:
+    """The token of a request. Raises Unauthorized if it has none."""
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() != "bearer" or not token.strip():
+        raise Unauthorized("this server needs a token: send it as `Authorization: Bearer …`")
+    return token.strip()
+
+
+def _in_name_of(request: Request, caller: Caller) -> Caller:
+    """The caller, with the actor, scope and run that it asks to act in."""
+    return caller._replace(
+        as_actor=header(request, "actor"), in_scope=header(request, "scope"),
+        reading=header_list(request, "reads"), run_id=header(request, "run"),
+    )  # fmt: skip
