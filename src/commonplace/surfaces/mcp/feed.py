@@ -23,7 +23,6 @@ from .threads import in_thread
 
 if TYPE_CHECKING:
     from ...ledger.events import Event
-    from ...ledger.ledger import Ledger
     from ...participant import Participant
 
 log = logging.getLogger("commonplace")
@@ -35,19 +34,19 @@ ROUND = 5.0
 class ChangeFeed(InMemorySubscriptionBus):
     """Tells of the changes that one participant may see: listeners of the bus, and sessions of older clients.
 
-    `find` answers the participant, and is asked anew before anything is told: a token that was revoked meanwhile ends
-    the feed. `changed` answers the addresses that an event has changed."""
+    `me` is who has subscribed. `find` answers it, and is asked anew before anything is told: a token that was revoked
+    meanwhile ends the feed. `changed` answers the addresses that an event has changed."""
 
     def __init__(
         self,
         find: Callable[[], Participant],
-        ledger: Ledger,
+        me: Participant,
         changed: Callable[[Event], Collection[str]],
         group: TaskGroup,
     ) -> None:
         super().__init__()
         self._find, self._changed, self._group = find, changed, group
-        self._ledger = ledger
+        self._me = me
         self._needed = threading.Event()
         self._sessions: dict[str, list[ServerSession]] = {}
         self.listening = ListenHandler(self)
@@ -86,7 +85,7 @@ class ChangeFeed(InMemorySubscriptionBus):
             self._needed = threading.Event()
             self._needed.set()
             # The position is taken here, before the client hears that it is subscribed: nothing is lost between.
-            self._group.start_soon(self._run, self._needed, self._ledger.head)
+            self._group.start_soon(self._run, self._needed, self._me._session.ledger.head)
 
     def _rest(self) -> None:
         if not self._listeners and not self._sessions:
@@ -106,7 +105,7 @@ class ChangeFeed(InMemorySubscriptionBus):
             needed.clear()
 
     def _watch(self, needed: threading.Event, after: int) -> None:
-        ledger = self._ledger
+        ledger = self._me._session.ledger
         while needed.is_set() and not ledger.closed:
             head = ledger.head
             for event in self._find().watch(after=after, timeout=ROUND):
@@ -144,14 +143,13 @@ class Subscriptions:
         self._feeds: dict[str, ChangeFeed] = {}
 
     async def _of(self, ctx: Any) -> ChangeFeed:
-        session = (await in_thread(lambda: self._find(ctx)))._session
+        me = await in_thread(lambda: self._find(ctx))
+        session = me._session
         token = "" if ctx.request is None else ctx.request.headers.get("authorization", "")
         key = repr((session.actor, session.bound, session.run, token))
         if key not in self._feeds:
             self._feeds = {name: feed for name, feed in self._feeds.items() if feed.followed}
-            self._feeds[key] = ChangeFeed(
-                lambda: self._find(ctx), session.ledger, self._changed, ctx.lifespan_context
-            )
+            self._feeds[key] = ChangeFeed(lambda: self._find(ctx), me, self._changed, ctx.lifespan_context)
         return self._feeds[key]
 
     async def subscribe(self, ctx: Any, params: types.SubscribeRequestParams) -> types.EmptyResult:
