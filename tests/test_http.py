@@ -220,7 +220,7 @@ def test_every_route_needs_a_right_token_host_and_origin(
         every = routes(server)
         assert len(every) > 2 * 190
         of_no_verb = {"/openapi.json", "/v1/book", "/v1/head"}
-        # At /mcp each tool is refused by itself.
+        # (Which tools such a token has at /mcp is shown by the tests of MCP over HTTP.)
         allowed = {"a token for other verbs": {*of_no_verb, "/v1/memory/configure", "/mcp"}}
         before = book.head
         http = HTTPConnection("127.0.0.1", int(server.url.rpartition(":")[2]), timeout=LONG)

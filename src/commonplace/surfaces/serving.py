@@ -51,8 +51,7 @@ def serve(
     `allow_hosts` are names of this server that clients use. `allow_origins` are web pages that may call it, such as
     https://example.org. `token_file` is where an owner's token for this run of the server is written, readable by you
     alone. `limits` are limits of the server that are to be others, such as rate=100 for a hundred requests a second
-    by one token. `tools` are groups of further tools at /mcp, with commas: memory, work, documents, learn,
-    admin."""
+    by one token. `tools` are groups of further tools at /mcp, with commas: memory, work, documents, learn, admin."""
     try:
         from .http.app import LOCAL
         from .http.connections import HttpServer, listen

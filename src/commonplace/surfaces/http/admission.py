@@ -59,6 +59,11 @@ class Gate:
         self._rate.take(admission.token)
         return admission._replace(caller=_in_name_of(request, admission.caller))
 
+    def again(self, request: Request) -> Admission:
+        """Who makes a request that is still open. Raises Unauthorized once its token is valid no more."""
+        admission = self._authenticate(token_of(request))
+        return admission._replace(caller=_in_name_of(request, admission.caller))
+
     def _check_place(self, request: Request) -> None:
         """Raises Denied for a Host that is not ours, which a page that rebinds a name would send, and for a page of
         another site."""

@@ -50,7 +50,7 @@ from .admission import Admission, Authenticate, Gate, token_of
 from .limits import FairThreads, Rate, Repeats, ServerLimits, Slots
 from .messages import Rendered, from_body, from_query, is_typed, position_in, problem, rendered, shown_plain
 from .request_log import LogLine
-from .streams import EventStream, Feed, Feeds, position_of
+from .streams import EventStreamResponse, EventStreams, StreamRequest, position_of
 
 log = logging.getLogger("commonplace.http")
 
@@ -85,11 +85,10 @@ class BookServer:
     ) -> None:
         self.book, self.limits = book, limits
         self._threads = FairThreads(limits.threads)
-        self._authenticate = authenticate
         self._gate = Gate(authenticate, self._threads, limits, hosts, origins)
         self.calls = Slots("calls", limits.at_once, limits.at_once_each)
         self.streams = Slots("streams", limits.streams, limits.streams_each)
-        self._feeds = Feeds(book, authenticate, self._threads, limits.page)
+        self._event_streams = EventStreams(book, authenticate, self._threads, limits.page)
         self._repeats, self._readings = Repeats(), Rate(READINGS, "from this address")
         self._lifespan = lifespan
         self.instance = uuid4().hex
@@ -112,7 +111,7 @@ class BookServer:
     @property
     def closing(self) -> asyncio.Event:
         """Set when the server ends: streams end, and what comes in then is refused."""
-        return self._feeds.closing
+        return self._event_streams.closing
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -237,8 +236,8 @@ class BookServer:
         used = ExitStack()
         try:
             admission = await self._admitted(request, line)
-            participant = admission.caller.participant
-            scope["participant"] = await self._in_thread(admission, lambda: participant(self.book))
+            # Whether it may act as it asks to is said before anything of it is read.
+            await self._in_thread(admission, partial(admission.caller.participant, self.book))
             slots = self.streams if request.method == "GET" else self.calls
             used.enter_context(slots.one(admission.token))
             body = await self._body(request)
@@ -262,16 +261,13 @@ class BookServer:
         with used:
             await mounted(scope, received, noted)
 
-    @staticmethod
-    def participant_of(request: Request) -> Participant:
-        """Who makes a request to a mounted application."""
-        participant: Participant = request.scope["participant"]
-        return participant
+    def participant_of(self, request: Request) -> Participant:
+        """Who makes a request to a mounted application, as its token is now. Raises Unauthorized and Denied."""
+        return self._gate.again(request).caller.participant(self.book)
 
     def allowed_of(self, request: Request) -> Callable[[str], bool]:
-        """Which verbs the token of a request to a mounted application allows. It is looked up anew, because an answer
-        may go on after the token was revoked. Raises Unauthorized."""
-        return self._authenticate(token_of(request)).allows
+        """Which verbs the token of such a request allows, by their paths. Raises Unauthorized."""
+        return self._gate.again(request).allows
 
     # verbs
 
@@ -407,11 +403,11 @@ class BookServer:
         head = await self._in_thread(admission, begin)
         slot = ExitStack()
         slot.enter_context(self.streams.one(admission.token))
-        feed = Feed(
+        asked = StreamRequest(
             admission.caller, token_of(request), f"{admission.token} streams", given,
             head if after is None else after, timeout, outgoing if is_typed(request) else shown_plain,
         )  # fmt: skip
-        return EventStream(self._feeds.events(feed), slot, request.state.line)
+        return EventStreamResponse(self._event_streams.events(asked), slot, request.state.line)
 
     # the server itself
 
@@ -456,7 +452,7 @@ class BookServer:
         head = await self._in_thread(admission, partial(self._position, admission.caller))
         if position is not None and head <= position and seconds > 0:
             with self.streams.one(admission.token):
-                await self._feeds.grown(position, seconds)
+                await self._event_streams.grown(position, seconds)
             head = await self._in_thread(admission, partial(self._position, admission.caller))
         return rendered({"head": head}, typed=is_typed(request)).response()
 

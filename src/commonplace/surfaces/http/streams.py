@@ -25,7 +25,7 @@ KEEP_ALIVE = 15.0
 """After how many seconds without an event a stream says that it is still there."""
 
 
-class Feed(NamedTuple):
+class StreamRequest(NamedTuple):
     """What one client follows: who it is, what it asked for, after which position, and how its events are written."""
 
     caller: Caller
@@ -37,24 +37,24 @@ class Feed(NamedTuple):
     render: Callable[[Any], Any]
 
 
-class Feeds:
-    """Follows a book for clients. A feed has a thread only while it reads a page."""
+class EventStreams:
+    """Follows a book for clients. A stream has a thread only while it reads a page."""
 
     def __init__(self, book: Book, authenticate: Authenticate, threads: FairThreads, page: int) -> None:
         self._book, self._authenticate, self._threads, self._page = book, authenticate, threads, page
         self.closing = asyncio.Event()
         """Set when the server ends: feeds end then, because they never would by themselves."""
 
-    async def events(self, feed: Feed) -> AsyncIterator[bytes]:
+    async def events(self, stream: StreamRequest) -> AsyncIterator[bytes]:
         """Events as they are committed. The token and the rights are looked up anew for every page, so that what is
         revoked ends the stream."""
-        reached, quiet_since = feed.after, monotonic()
+        reached, quiet_since = stream.after, monotonic()
         try:
             yield b": connected\n\n"
             while not self.closing.is_set():
-                page, head = await self._threads.run(feed.lane, partial(self._read, feed, reached))
+                page, head = await self._threads.run(stream.lane, partial(self._read, stream, reached))
                 for event in page:
-                    yield _written(event, feed.render)
+                    yield _written(event, stream.render)
                     reached, quiet_since = event.position, monotonic()
                 if len(page) == self._page:
                     continue
@@ -62,8 +62,8 @@ class Feeds:
                     reached = head
                     yield f"id: {reached}\n\n".encode()
                 left = KEEP_ALIVE
-                if feed.timeout is not None:
-                    left = min(left, feed.timeout - (monotonic() - quiet_since))
+                if stream.timeout is not None:
+                    left = min(left, stream.timeout - (monotonic() - quiet_since))
                     if left <= 0:
                         return
                 if not await self.grown(reached, left):
@@ -73,13 +73,13 @@ class Feeds:
                 data = msgspec.json.encode(msgspec.to_builtins(error.as_dict(), enc_hook=str)).decode()
                 yield f"event: error\ndata: {data}\n\n".encode()
 
-    def _read(self, feed: Feed, after: int) -> tuple[list[Event], int]:
+    def _read(self, stream: StreamRequest, after: int) -> tuple[list[Event], int]:
         """A page of events, and the position up to which there are no others that the client may see. The head is
         asked for first: what is committed after that is not passed over."""
-        self._authenticate(feed.token)
+        self._authenticate(stream.token)
         head = self._book.head
-        asked = {**feed.filters, "after": after, "timeout": 0}
-        events = call_for(self._book, feed.caller, served()["watch"], lambda: asked)
+        asked = {**stream.filters, "after": after, "timeout": 0}
+        events = call_for(self._book, stream.caller, served()["watch"], lambda: asked)
         return list(islice(events, self._page)), head
 
     async def grown(self, reached: int, seconds: float) -> bool:
@@ -94,7 +94,7 @@ class Feeds:
         return bool(done)
 
 
-class EventStream(StreamingResponse):
+class EventStreamResponse(StreamingResponse):
     """A stream of events, which has a slot until it ends, also where the client leaves before the first event."""
 
     def __init__(self, events: AsyncIterator[bytes], slot: ExitStack, line: LogLine) -> None:

@@ -34,19 +34,14 @@ ROUND = 5.0
 class ChangeFeed(InMemorySubscriptionBus):
     """Tells of the changes that one participant may see: listeners of the bus, and sessions of older clients.
 
-    `me` is who has subscribed. `find` answers it, and is asked anew before anything is told: a token that was revoked
-    meanwhile ends the feed. `changed` answers the addresses that an event has changed."""
+    `find` answers the participant, and is asked anew before anything is told: a token that was revoked meanwhile ends
+    the feed. `changed` answers the addresses that an event has changed."""
 
     def __init__(
-        self,
-        find: Callable[[], Participant],
-        me: Participant,
-        changed: Callable[[Event], Collection[str]],
-        group: TaskGroup,
+        self, find: Callable[[], Participant], changed: Callable[[Event], Collection[str]], group: TaskGroup
     ) -> None:
         super().__init__()
         self._find, self._changed, self._group = find, changed, group
-        self._me = me
         self._needed = threading.Event()
         self._sessions: dict[str, list[ServerSession]] = {}
         self.listening = ListenHandler(self)
@@ -85,7 +80,7 @@ class ChangeFeed(InMemorySubscriptionBus):
             self._needed = threading.Event()
             self._needed.set()
             # The position is taken here, before the client hears that it is subscribed: nothing is lost between.
-            self._group.start_soon(self._run, self._needed, self._me._session.ledger.head)
+            self._group.start_soon(self._run, self._needed, self._find()._session.ledger.head)
 
     def _rest(self) -> None:
         if not self._listeners and not self._sessions:
@@ -105,7 +100,7 @@ class ChangeFeed(InMemorySubscriptionBus):
             needed.clear()
 
     def _watch(self, needed: threading.Event, after: int) -> None:
-        ledger = self._me._session.ledger
+        ledger = self._find()._session.ledger
         while needed.is_set() and not ledger.closed:
             head = ledger.head
             for event in self._find().watch(after=after, timeout=ROUND):
@@ -129,7 +124,7 @@ class ChangeFeed(InMemorySubscriptionBus):
                 self.remove(uri, session)
 
 
-class Subscriptions:
+class Feeds:
     """The feeds of all clients of a server, and its answers to their subscriptions. `check` raises NotFound for an
     address that there is not."""
 
@@ -142,26 +137,25 @@ class Subscriptions:
         self._find, self._changed, self._check = find, changed, check
         self._feeds: dict[str, ChangeFeed] = {}
 
-    async def _of(self, ctx: Any) -> ChangeFeed:
-        me = await in_thread(lambda: self._find(ctx))
-        session = me._session
+    def _of(self, ctx: Any) -> ChangeFeed:
+        session = self._find(ctx)._session
         token = "" if ctx.request is None else ctx.request.headers.get("authorization", "")
         key = repr((session.actor, session.bound, session.run, token))
         if key not in self._feeds:
             self._feeds = {name: feed for name, feed in self._feeds.items() if feed.followed}
-            self._feeds[key] = ChangeFeed(lambda: self._find(ctx), me, self._changed, ctx.lifespan_context)
+            self._feeds[key] = ChangeFeed(lambda: self._find(ctx), self._changed, ctx.lifespan_context)
         return self._feeds[key]
 
     async def subscribe(self, ctx: Any, params: types.SubscribeRequestParams) -> types.EmptyResult:
         await in_thread(lambda: self._check(str(params.uri)))
-        (await self._of(ctx)).add(str(params.uri), ctx.session)
+        self._of(ctx).add(str(params.uri), ctx.session)
         return types.EmptyResult()
 
     async def unsubscribe(self, ctx: Any, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
-        (await self._of(ctx)).remove(str(params.uri), ctx.session)
+        self._of(ctx).remove(str(params.uri), ctx.session)
         return types.EmptyResult()
 
     async def listen(
         self, ctx: Any, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        return await (await self._of(ctx)).listening(ctx, params)
+        return await self._of(ctx).listening(ctx, params)

@@ -27,7 +27,7 @@ from ..shell import dump
 from ..tools import answered
 from ..wording import in_shell_words
 from . import prompts, resources
-from .feed import Subscriptions
+from .feed import Feeds
 from .threads import in_thread, with_tasks
 from .tracing import traced
 
@@ -87,7 +87,7 @@ class _Handlers:
         self._chosen: Mapping[str, Offered] = offered(groups, remote=remote)
         self._table: dict[str, Verb] = table(self._chosen, remote=remote)
         self._tools = {name: self._described(name) for name in self._chosen}
-        self._subscriptions = Subscriptions(self._watching, resources.changed, resources.matched)
+        self._feeds = Feeds(self._watching, resources.changed, resources.matched)
 
     def _permitted(self, ctx: Request, verb: str) -> Participant:
         """Who asks. Raises Denied if the token does not allow the verb."""
@@ -111,9 +111,9 @@ class _Handlers:
             on_list_resources=self.list_resources,
             on_list_resource_templates=self.list_templates,
             on_read_resource=self.read_resource,
-            on_subscribe_resource=self._subscriptions.subscribe,
-            on_unsubscribe_resource=self._subscriptions.unsubscribe,
-            on_subscriptions_listen=self._subscriptions.listen,
+            on_subscribe_resource=self._feeds.subscribe,
+            on_unsubscribe_resource=self._feeds.unsubscribe,
+            on_subscriptions_listen=self._feeds.listen,
             on_list_prompts=self.list_prompts,
             on_get_prompt=self.get_prompt,
             on_completion=self.complete,

@@ -22,7 +22,7 @@ from mcp.server.lowlevel import Server
 from ...errors import BadInput, CommonplaceError, Conflict, NotFound, shown
 from ...telemetry import tell_of_call
 from ...version import __version__
-from .feed import Subscriptions
+from .feed import Feeds
 from .threads import in_thread, with_tasks
 from .tracing import traced
 
@@ -366,16 +366,15 @@ class _Graphs:
     def __init__(self, find: Callable[[Any], Participant]) -> None:
         self._find = find
         self._writing = anyio.Lock()  # what a model asks for at once is done one after the other
-        self._subscriptions = Subscriptions(find, _changed, _check_address)
+        self._feeds = Feeds(find, _changed, _check_address)
 
     def server(self) -> Server[Any]:
         server = Server[Any](
             "memory-server", version=__version__, lifespan=with_tasks,
             on_list_tools=self.list_tools, on_call_tool=self.call_tool,
             on_list_resources=self.list_resources, on_read_resource=self.read_resource,
-            on_subscribe_resource=self._subscriptions.subscribe,
-            on_unsubscribe_resource=self._subscriptions.unsubscribe,
-            on_subscriptions_listen=self._subscriptions.listen,
+            on_subscribe_resource=self._feeds.subscribe, on_unsubscribe_resource=self._feeds.unsubscribe,
+            on_subscriptions_listen=self._feeds.listen,
         )  # fmt: skip
         return traced(server, TOOLS)
 
