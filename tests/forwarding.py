@@ -3,74 +3,69 @@ of the fixtures that a program asks for. Answers go back as they come."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
+import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from threading import Thread
 from urllib.parse import urlsplit
 
 
-class _Forwarder:
+class _Forwarder(ThreadingTCPServer):
     def __init__(self, to: str, token: str, names: Mapping[str, str]) -> None:
         target = urlsplit(to)
         assert target.hostname is not None
-        self._host, self._port, self._token, self._names = target.hostname, target.port, token, names
+        assert target.port is not None
+        self.target, self.token, self.names = (target.hostname, target.port), token, names
+        super().__init__(("127.0.0.1", 0), _Connection)
 
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from_server, to_server = await asyncio.open_connection(self._host, self._port)
-        back = asyncio.create_task(_pass_on(from_server, writer))
-        try:
-            while True:
-                to_server.write(await self._request(reader))
-                await to_server.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):  # the client has ended the connection
-            to_server.close()
-            await back
 
-    async def _request(self, reader: asyncio.StreamReader) -> bytes:
-        """One request, with the token. Clients that are forwarded send bodies with their length."""
-        line, *headers = (await reader.readuntil(b"\r\n\r\n")).rstrip(b"\r\n").split(b"\r\n")
-        lengths = [header for header in headers if header.lower().startswith(b"content-length:")]
-        body = await reader.readexactly(int(lengths[0].partition(b":")[2])) if lengths else b""
-        for name, ours in self._names.items():
+class _Connection(StreamRequestHandler):
+    server: _Forwarder
+
+    def handle(self) -> None:
+        with socket.create_connection(self.server.target) as server:
+            back = Thread(target=_pass_on, args=(server, self.connection))
+            back.start()
+            with suppress(ConnectionError):  # the client did not wait for the answer
+                while request := self._request():
+                    server.sendall(request)
+            with suppress(OSError):  # it has ended already
+                server.shutdown(socket.SHUT_RDWR)
+            back.join()
+
+    def _request(self) -> bytes:
+        """One request, with the token; nothing if there is none any more. Bodies come with their length."""
+        head = list[bytes]()
+        while (line := self.rfile.readline()) != b"\r\n":
+            if not line:
+                return b""
+            head.append(line)
+        length = next((line for line in head if line.lower().startswith(b"content-length:")), None)
+        body = b"" if length is None else self.rfile.read(int(length.partition(b":")[2]))
+        for name, ours in self.server.names.items():
             body = body.replace(name.encode(), ours.encode())
-        others = [header for header in headers if header not in lengths]
-        more = [b"Authorization: Bearer " + self._token.encode(), b"Content-Length: %d" % len(body)]
-        return b"\r\n".join([line, *others, *more, b"", body])
+        others = [line for line in head if line is not length]
+        token = f"Authorization: Bearer {self.server.token}\r\nContent-Length: {len(body)}\r\n\r\n"
+        return b"".join([*others, token.encode(), body])
 
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while piece := await reader.read(65536):
-            writer.write(piece)
-            await writer.drain()
-    except ConnectionError:  # the client did not wait for the answer
-        pass
-    finally:
-        writer.close()
+def _pass_on(server: socket.socket, client: socket.socket) -> None:
+    with suppress(ConnectionError):  # the client did not wait for the answer
+        while piece := server.recv(65536):
+            client.sendall(piece)
+    with suppress(OSError):  # it has ended already
+        client.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
 def forwarded(to: str, token: str, names: Mapping[str, str]) -> Iterator[str]:
-    """The URL of a forwarder to a server, until the block ends."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    forwarder = _Forwarder(to, token, names)
-    starting = asyncio.start_server(forwarder.handle, "127.0.0.1", 0)
-    server = asyncio.run_coroutine_threadsafe(starting, loop).result(10)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        asyncio.run_coroutine_threadsafe(_ended(server), loop).result(10)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
-
-
-async def _ended(server: asyncio.Server) -> None:
-    server.close()
-    connections = asyncio.all_tasks() - {asyncio.current_task()}
-    for each in connections:
-        each.cancel()
-    await asyncio.gather(*connections, return_exceptions=True)
+    """The URL of a forwarder to a server, until the block ends. Its clients have ended by then."""
+    with _Forwarder(to, token, names) as forwarder:
+        thread = Thread(target=forwarder.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{forwarder.server_address[1]}"
+        finally:
+            forwarder.shutdown()
+            thread.join()
