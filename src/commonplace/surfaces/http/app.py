@@ -391,6 +391,7 @@ class BookServer:
         verb = _watched(request)
         if not admission.allows(".".join(verb.path)):
             raise Denied(f"this token does not allow {'.'.join(verb.path)}")
+        await self._in_thread(admission, partial(admission.caller.participant, self.book))
         given = from_query(verb, request.query_params.multi_items())
         last = request.headers.get("last-event-id")
         if last is not None:
