@@ -32,16 +32,39 @@ GRACE = 30
 LAST_CALL = 0.5
 """For how many seconds a server that ends still takes requests on connections that are open, to refuse them: a request
 that is on its way hears that nothing was done."""
+QUEUED, ACCEPTED = 2048, 32
+"""How many connections the system keeps for the server, and how many of them are accepted at a time. All of them at a
+time would hold up the requests that are under way."""
 UNACKNOWLEDGED = 60
 """After how many seconds a peer counts as gone that acknowledges nothing it was sent."""
+
+
+class WaitingConnections:
+    """The connections on which no request is under way, the one that has waited longest first: those that never had an
+    answer, and those that had."""
+
+    def __init__(self) -> None:
+        self.new: dict[ClientConnection, None] = {}
+        self.served: dict[ClientConnection, None] = {}
+
+    def remove(self, connection: ClientConnection) -> None:
+        self.new.pop(connection, None)
+        self.served.pop(connection, None)
+
+    def end_one(self) -> None:
+        """Close one, so that there is room for another. One that never had an answer is the first to go."""
+        oldest = next(iter(self.new or self.served), None)
+        if oldest is not None:
+            self.remove(oldest)
+            oldest.end()
 
 
 class ClientConnection(H11Protocol):
     """One connection of a client."""
 
-    def __init__(self, *, limits: ServerLimits, in_order: dict[ClientConnection, None], **given: Any) -> None:
+    def __init__(self, *, limits: ServerLimits, waiting: WaitingConnections, **given: Any) -> None:
         super().__init__(**given)
-        self._limits, self._in_order = limits, in_order
+        self._limits, self._waiting = limits, waiting
         self._part: str | None = None
         self._arrival: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
@@ -55,13 +78,15 @@ class ClientConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._in_order[self] = None
-        if len(self._in_order) > self._limits.connections:
-            self._make_room()
+        self._waiting.new[self] = None
+        if len(self.connections) > self._limits.connections:
+            self._waiting.end_one()
         self._time_arrival("head")
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if not self.is_waiting:
+            self._waiting.remove(self)
         self._time_arrival({h11.IDLE: "head", h11.SEND_BODY: "body"}.get(self.conn.their_state))
 
     def _time_arrival(self, part: str | None) -> None:
@@ -106,8 +131,11 @@ class ClientConnection(H11Protocol):
     # what goes out
 
     def on_response_complete(self) -> None:
-        self._in_order[self] = self._in_order.pop(self, None)  # the last one that waits
+        self._waiting.remove(self)
+        self._waiting.served[self] = None
         super().on_response_complete()
+        if not self.is_waiting:  # the next request had come already
+            self._waiting.remove(self)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -131,13 +159,6 @@ class ClientConnection(H11Protocol):
 
     # the end
 
-    def _make_room(self) -> None:
-        """Close the connection that has waited longest: one that has never had an answer first."""
-        waiting = [connection for connection in self._in_order if connection.is_waiting]
-        oldest = next((each for each in waiting if each.cycle is None), waiting[0])
-        del self._in_order[oldest]
-        oldest.end()
-
     def end(self) -> None:
         """Close it, also where the client does not take what it is sent."""
         if self.transport.get_write_buffer_size():
@@ -160,7 +181,7 @@ class ClientConnection(H11Protocol):
             super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._in_order.pop(self, None)
+        self._waiting.remove(self)
         for timer in (self._arrival, self._stall):
             if timer is not None:
                 timer.cancel()
@@ -180,11 +201,10 @@ class HttpServer(uvicorn.Server):
         started: Callable[[], None] = lambda: None,
         **tls: Any,
     ) -> None:
-        in_order: dict[ClientConnection, None] = {}
         limits = server.limits
         config = uvicorn.Config(
-            server, http=partial(ClientConnection, limits=limits, in_order=in_order),  # type: ignore[arg-type]
-            ws="none", lifespan="on", log_config=None, access_log=False, server_header=False,
+            server, http=partial(ClientConnection, limits=limits, waiting=WaitingConnections()),  # type: ignore[arg-type]
+            backlog=ACCEPTED, ws="none", lifespan="on", log_config=None, access_log=False, server_header=False,
             timeout_graceful_shutdown=GRACE, timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]
             h11_max_incomplete_event_size=limits.head,
             # Whoever is in front of it on this host says for whom it asks. This is shown in the log, and counted by.
@@ -196,6 +216,8 @@ class HttpServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(QUEUED)  # asyncio takes one number for both
         self._tell_started()  # once it can be ended gracefully
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -228,7 +250,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED * 1000)
     try:
         listening.bind((host, port))
-        listening.listen(2048)
+        listening.listen(QUEUED)
     except (OSError, OverflowError) as error:
         listening.close()
         raise EngineUnavailable(f"cannot listen on {host}:{port}: {error}. Choose another --port") from error
