@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -73,25 +77,48 @@ def test_the_readme_runs_as_printed_and_again(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHON": sys.executable}
     shell = 'commonplace() { "$PYTHON" -m commonplace "$@"; }; '
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
     for _ in range(2):
-        for language, content in blocks(ROOT / "README.md", "python", "console"):
-            for step in (
-                [content] if language == "python" else re.findall(r"^\$ (.*)$", content, re.MULTILINE)
-            ):
-                command, folder = ["bash", "-c", shell + step], tmp_path
-                if language == "python":
-                    command = [sys.executable, "-c", step]
-                elif step.startswith("make "):
-                    command, folder = ["make", "--dry-run", step.split()[1]], ROOT
-                elif step.startswith("pip install -e"):
-                    named = re.search(r"\[(.*)\]", step)
-                    assert set(named[1].split(",") if named else ()) <= set(extras)
-                    continue
-                ran = subprocess.run(
-                    command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-                )
-                assert ran.returncode == 0, f"{step}\n{ran.stdout}\n{ran.stderr}"
-                assert language == "console" or ran.stderr == ""
+        with ExitStack() as servers:
+            for language, content in blocks(ROOT / "README.md", "python", "console"):
+                for printed in (
+                    [content] if language == "python" else re.findall(r"^\$ (.*)$", content, re.MULTILINE)
+                ):
+                    step = printed.replace("8787", port)
+                    command, folder = ["bash", "-c", shell + step], tmp_path
+                    if language == "python":
+                        command = [sys.executable, "-c", step]
+                    elif step.startswith("make "):
+                        command, folder = ["make", "--dry-run", step.split()[1]], ROOT
+                    elif step.startswith("pip install -e"):
+                        named = re.search(r"\[(.*)\]", step)
+                        assert set(named[1].split(",") if named else ()) <= set(extras)
+                        continue
+                    elif step.startswith("commonplace serve"):
+                        servers.enter_context(_serving(step, tmp_path))
+                        continue
+                    ran = subprocess.run(
+                        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+                    )
+                    assert ran.returncode == 0, f"{step}\n{ran.stdout}\n{ran.stderr}"
+                    assert language == "console" or ran.stderr == ""
+
+
+@contextmanager
+def _serving(step: str, folder: Path) -> Iterator[None]:
+    """A server that a page starts, until the rest of the page has run."""
+    command = [sys.executable, "-m", "commonplace", "--json", *step.split()[1:]]
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            assert json.loads(server.stdout.readline())["url"]
+            yield
+        finally:
+            server.terminate()
+            assert server.wait(60) == 0
 
 
 @pytest.mark.spec("7.1", "4.2")

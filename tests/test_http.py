@@ -380,7 +380,9 @@ def test_a_gate_with_a_key_lies_with_its_task(api: Api) -> None:
 def test_a_fork_is_a_write(book: Book, api: Api) -> None:
     book.run(run_id="r")
     assert api("GET", "/v1/runs/fork", query={"run_id": "r"}).status == 405
-    made = [api("POST", "/v1/runs/fork", {"run_id": "r"}, Idempotency_Key="f").body["run_id"] for _ in range(2)]
+    made = [
+        api("POST", "/v1/runs/fork", {"run_id": "r"}, Idempotency_Key="f").body["run_id"] for _ in range(2)
+    ]
     assert made[0] == made[1]
     assert len(book.runs.list()) == 2
 

@@ -12,7 +12,7 @@ NUMBERS = [
     *LAWS,
     *(f"{section}.{number}" for section, most in SECTIONS.items() for number in range(1, most + 1)),
     "6.0",
-    *("7.1", "7.2", "7.3", "7.4", "7.6"),
+    *("7.1", "7.2", "7.3", "7.4", "7.6", "7.8"),
 ]
 
 

@@ -473,12 +473,13 @@ def _granted(_shell: Shell, _found: None) -> Human:
     return lines("done")
 
 
-def _new_token(_shell: Shell, token: Any) -> Human:
-    return lines(
-        token.secret,
+def _new_token(shell: Shell, token: Any) -> Human:
+    """The token alone, so that it can be sent to a file."""
+    shell.tell(
         f"the token {token.id} for {token.actor}, valid until {_minute(token.expires)}: keep it now, because it cannot "
-        "be shown again",
+        "be shown again"
     )
+    return lines(token.secret)
 
 
 def _tokens(_shell: Shell, tokens: Sequence[Any]) -> Human:

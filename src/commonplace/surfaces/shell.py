@@ -180,6 +180,11 @@ class Shell:
                 told = ", ".join(f"{name} {value!r}" for name, value in one.items())
                 print(" ", clean(told)[:500], file=sys.stderr)
 
+    def tell(self, message: str) -> None:
+        """Say something about the answer to the person who reads it, on stderr: what goes into a file is the answer."""
+        if not self.json:
+            print(clean(message), file=sys.stderr)
+
     def warn(self, message: str) -> None:
         """With --json, stderr is one document too, so warnings wait for the end."""
         self.warnings.append(message)
