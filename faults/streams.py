@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 from . import Result, fault
@@ -32,7 +33,11 @@ class Writer(threading.Thread):
         self.trouble = ""
 
     def run(self) -> None:
-        http_client = http.client.HTTPConnection("127.0.0.1", self._server.port, timeout=PATIENCE)
+        connection = http.client.HTTPConnection("127.0.0.1", self._server.port, timeout=PATIENCE)
+        with closing(connection):
+            self._write(connection)
+
+    def _write(self, http_client: http.client.HTTPConnection) -> None:
         for number in itertools.count():
             if self.over.wait(0.002):
                 return
@@ -69,6 +74,7 @@ class Follower:
     def follow(self, enough: int | None, until: str | None = None, rng: random.Random | None = None) -> bool:
         """Read so many bytes and leave, or until an id has been seen. Answers whether there was a stream."""
         connection = http.client.HTTPConnection("127.0.0.1", self._server.port, timeout=PATIENCE)
+        answer: http.client.HTTPResponse | None = None
         resume = {"Last-Event-ID": self.last} if self.last is not None else {}
         after = "" if resume else "?after=0"
         try:
@@ -96,6 +102,8 @@ class Follower:
             return False
         finally:
             connection.close()
+            if answer is not None:
+                answer.close()  # which has the socket open, too
         return True
 
     def _taken(self, data: bytes) -> bytes:
