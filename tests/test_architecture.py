@@ -133,6 +133,7 @@ def test_surfaces_only_translate() -> None:
         "memory.places",
         "models",
         "participant",
+        "recall.book_index",  # which embedders are installed
         "recall.index_migration",
         "recall.long_term",
         "recall.search",

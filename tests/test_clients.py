@@ -279,3 +279,14 @@ def test_its_page_has_the_configuration_that_is_printed(home: Path, client: str)
 def test_what_cannot_be_set_up_is_refused(home: Path, words: list[str]) -> None:
     assert install(home, *words, "--json").error["code"] == "bad_input"
     assert not (home / ".codex").exists()
+
+
+def test_a_served_book_is_set_up_for_the_actor_of_the_token(home: Path) -> None:
+    ran = in_process("--book", "http://127.0.0.1:8787", "mcp", "--install", "cursor", cwd=home / "project")
+    assert ran.code == 0
+    assert "COMMONPLACE_TOKEN_FILE" in " ".join(ran.out.split())
+    args = server(home / FILES["cursor"])["args"]
+    assert args == ["--book", "http://127.0.0.1:8787", "mcp"]
+    refused = in_process("--book", "http://127.0.0.1:8787", "serve")
+    assert refused.code != 0
+    assert "served already" in " ".join(refused.err.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -20,7 +21,7 @@ from starlette.routing import Route
 
 import commonplace
 from commonplace import Book
-from commonplace.surfaces.http.limits import ServerLimits
+from commonplace.surfaces.http.limits import Repeats, ServerLimits
 from commonplace.surfaces.network import served as served_verbs
 
 from .serving import Served
@@ -280,6 +281,42 @@ def test_a_token_for_a_scope_does_not_leave_it(book: Book, api: Api) -> None:
 # versions, repeats, pages
 
 
+@pytest.mark.spec("7.4", "L7")
+def test_looking_through_other_eyes_begins_with_a_look_that_is_recorded(book: Book, api: Api) -> None:
+    book.as_actor("ada").remember("Ada plans a surprise")
+    book.access.grant("lead", acts=["see_as"])
+    lead = api.with_token(book.access.tokens.create("lead").secret)
+    look = lead("POST", "/v1/access/look_as", {"actor": "ada"}).body
+    assert [event.payload["of"] for event in book.events(kinds=["access.viewed"])] == ["ada"]
+    assert len(lead("GET", "/v1/memory/list", Commonplace_Look=look).body["items"]) == 1
+    check_problem(lead("GET", "/v1/memory/list", Commonplace_Look="made-up"), 403, "denied")
+    # What lead has looked at is no pass for others, nor for a token that may not look.
+    ben = api.with_token(book.access.tokens.create("ben").secret)
+    check_problem(ben("GET", "/v1/memory/list", Commonplace_Look=look), 403, "denied")
+    narrow = api.with_token(book.access.tokens.create("lead", verbs=["memory.list"]).secret)
+    check_problem(narrow("GET", "/v1/memory/list", Commonplace_Look=look), 403, "denied")
+
+
+@pytest.mark.spec("7.4", "L11")
+def test_no_client_makes_the_server_ask_another_host(book: Book, api: Api) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        embedder = f"openai:m@http://127.0.0.1:{other.getsockname()[1]}/internal"
+        for path in ("/v1/admin/migrate_index", "/v1/memory/configure"):
+            check_problem(api("POST", path, {"embedder": embedder}), 403, "denied")
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            other.accept()
+
+
+@pytest.mark.spec("7.4")
+def test_one_call_names_a_bounded_number_of_events(book: Book, api: Api) -> None:
+    id = book.record("agent.spoke", payload={"text": "hello"}).id
+    assert len(api("POST", "/v1/access/redacted", {"events": [id] * 3}).body) == 1
+    typed = {"Content_Type": "application/vnd.commonplace+json"}
+    for wrong in (5, [5], [str(number) for number in range(1_001)]):
+        check_problem(api("POST", "/v1/access/redacted", {"events": wrong}, **typed), 400, "bad_input")
+
+
 @pytest.mark.spec("7.4")
 def test_a_version_that_was_read_guards_the_change(book: Book, api: Api) -> None:
     id = str(book.remember("The lift stops at four.").item_id)
@@ -525,6 +562,30 @@ def test_a_client_that_asks_too_often_is_told_when_to_come_again(book: Book) -> 
         assert int(refused[0].headers["retry-after"]) >= 1
         other = api.with_token(book.access.tokens.create("ada").secret)
         assert other("GET", "/v1/head").status == 200
+
+
+@pytest.mark.spec("7.4", "L4")
+def test_one_client_does_not_push_out_what_another_may_repeat() -> None:
+    async def play() -> None:
+        repeats, made = Repeats(most=2, most_bytes=100), list[str]()
+
+        async def call(name: str) -> bytes:
+            made.append(name)
+            return b"x" * 60
+
+        async def once(client: str, name: str, *, again: bool = False) -> bytes | None:
+            return await repeats.once(client, (client, name), b"", lambda: call(name), len, again=again)
+
+        await once("ada", "a")
+        for number in range(5):
+            await once("ben", f"b{number}")
+        await once("ada", "a", again=True)
+        assert made.count("a") == 1
+        with pytest.raises(commonplace.OutcomeUnknown):
+            await once("ben", "b0", again=True)  # forgotten: it may have been made
+        assert made.count("b0") == 1
+
+    asyncio.run(play())
 
 
 @pytest.mark.spec("7.4")

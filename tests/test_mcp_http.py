@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,58 @@ def test_a_token_for_some_verbs_offers_the_tools_that_are_made_of_them(book: Boo
 
     story(play)
     assert book.memory.list(agent="ada") == []
+
+
+def test_a_session_is_its_tokens_alone(book: Book, server: Served) -> None:
+    def ask(token: str, method: str, session: str = "", body: Any = None) -> Any:
+        headers = {
+            "Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json", **({"Mcp-Session-Id": session} if session else {}),
+        }  # fmt: skip
+        return httpx2.request(method, f"{server.url}/mcp", headers=headers, json=body, timeout=60)
+
+    ada, ben = (book.access.tokens.create(name).secret for name in ("ada", "ben"))
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    begun = ask(ada, "POST", body={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about})
+    session = begun.headers["mcp-session-id"]
+    ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+    assert ask(ben, "POST", session, ping).status_code == 404
+    assert ask(ben, "DELETE", session).status_code == 404
+    assert ask(ada, "POST", session, ping).status_code == 200
+
+
+def test_further_fields_say_neither_who_acts_nor_where(book: Book) -> None:
+    work = book.work(name="W")
+    task = work.add_task("T").id
+    with served(book, groups=["work"]) as server:
+
+        async def play() -> None:
+            async with connected(server) as client:
+                for name in ("by", "scope", "_read"):
+                    refused = await envelope(client, "task_edit", task=task, fields={name: "mallory"})
+                    assert refused["status"] == 400, refused
+                assert (await envelope(client, "task_edit", task=task, fields={"title": "New"}))["ok"]
+
+        story(play)
+    assert work.task(task).info().title == "New"
+    assert "mallory" not in {event.actor for event in book.events()}
+
+
+def test_a_server_ends_although_somebody_listens(book: Book) -> None:
+    took = list[float]()
+    with served(book) as server:
+        token = book.access.tokens.create("ada").secret
+
+        async def play() -> None:
+            async with connected(server, token, mode="legacy") as client:
+                await client.subscribe_resource("memory://long_term")
+                begun = anyio.current_time()
+                await anyio.to_thread.run_sync(server.stop)
+                took.append(anyio.current_time() - begun)
+
+        with suppress(BaseExceptionGroup, httpx2.HTTPError, MCPError):  # the client has lost its server
+            story(play)
+    assert took[0] < 20  # it would wait for half a minute for what does not end by itself
 
 
 def test_no_tool_makes_the_server_read_a_file_of_its_own(book: Book, server: Served, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from commonplace.registry import PLACES, every_verb, not_served, only_reads
 from commonplace.remote.connection import HiddenText
 from commonplace.surfaces.http.messages import problem
 from commonplace.surfaces.network import served as verbs_served
+from commonplace.wire import incoming
 
 from .served_stories import EXCLUDED
 from .serving import Served, served
@@ -581,3 +582,12 @@ def test_every_story_that_is_left_out_is_there() -> None:
     left_out = [name for names in EXCLUDED.values() for name in names]
     assert [name for name in left_out if f"def {name}(" not in source] == []
     assert len(left_out) == len(set(left_out))
+
+
+@pytest.mark.spec("7.4")
+@pytest.mark.parametrize(
+    "mark", ["__main__:x", "surfaces.cli:main", "os:system", "book:Book", "ledger.events:draft", ":"]
+)
+def test_a_server_makes_a_client_import_and_make_data_alone(mark: str) -> None:
+    with pytest.raises(commonplace.BadInput):
+        incoming({"$": mark, "value": "x", "more": {}}, lambda kind, ids: (kind, ids))

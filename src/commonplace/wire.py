@@ -28,6 +28,12 @@ from .work.holding import Claim
 PACKAGE = __name__.partition(".")[0]
 MARK = "$"
 DEEPEST = 200
+OF_DATA = frozenset({
+    "access", "admin", "documents", "engines", "finding", "inbox", "index", "learn", "ledger", "memory", "proof",
+    "recall", "runs", "state", "threads", "work", "workflow",
+})  # fmt: skip
+"""The folders and modules of this package that have the types of answers. None of them does anything when it is
+imported."""
 
 
 def outgoing(value: Any) -> Any:
@@ -160,6 +166,8 @@ class _Incoming:
 def _made(mark: str, parts: dict[str, Any]) -> Any:
     """An object of a data type of this package."""
     module, _, name = mark.partition(":")
+    if module.partition(".")[0] not in OF_DATA:  # nothing else is imported because a server names it
+        raise BadInput(f"{shown(mark)} is no type of data")
     kind = getattr(import_module(f"{PACKAGE}.{module}"), name)
     is_data = isinstance(kind, type) and (
         issubclass(kind, msgspec.Struct | str | dict | tuple) or is_dataclass(kind)

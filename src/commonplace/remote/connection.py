@@ -404,6 +404,8 @@ def error_from(told: Mapping[str, Any], message: str) -> CommonplaceError:
     error.args = (message,)
     own = () if kind.code == told["code"] else ("code", "status")
     for name, value in told.items():
+        if name.startswith("_") or name in ("args", "add_note", "with_traceback"):
+            continue  # no field of ours is called so
         if name in own or name not in ("type", "title", "detail", "message", "status", "code", "request_id"):
             setattr(error, name, tuple(value) if isinstance(value, list) else value)
     return error

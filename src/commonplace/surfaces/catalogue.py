@@ -195,7 +195,7 @@ DEFAULT = {
         "Take a task to do it yourself: the best one that is ready, or the one you name. Answers the task, a token "
         "and the context that you need; task=null means that nothing is ready. Keep the token for `task_heartbeat`, "
         "then `task_complete` or `task_fail`.",
-        _claim, fix=FOUND_BY_LIST, needs="work.claim",
+        _claim, fix=FOUND_BY_LIST, needs="work.claim claim.context",
     ),
     "task_heartbeat": Offered(
         "Say that you still work on a claimed task, before its lease ends. Answers messages for you. After `fenced` "
@@ -344,13 +344,17 @@ def _call(
     verb: Verb, path: str, remote: bool, brief: bool, me: Participant, /, **given: Any
 ) -> dict[str, Any]:
     """Call a verb and answer plain data."""
-    if remote:
-        given = without_files(verb, given)
     if path.startswith("admin.") and not hasattr(me, "admin"):
         raise Denied(
             f"only the book's owner may do this, not {agent_of(me)!r}: start the server without --as and --scope"
         )
-    given |= (given.pop("fields", None) or {}) if verb.fields else {}
+    more = (given.pop("fields", None) or {}) if verb.fields else {}
+    for name in more:
+        if name in (*WHO_ACTS, *given) or name.startswith("_"):
+            raise BadInput(f"fields may not hold {shown(name)}: the server says who acts, and where")
+    given |= more
+    if remote:
+        given = without_files(verb, given)
     if path in OWN_AGENT:
         given["agent"] = agent_of(me)
     data = _as_data(call(me, verb, given))

@@ -169,11 +169,29 @@ def install(
     local = health.place_of(shell.url)
     if local is not None and not local.exists():
         human += [f"there is no book at {local} yet: `{shell.next_command('init')}` creates it"]
+    if served(shell):
+        human += [
+            f"the book is served: start {client} with COMMONPLACE_TOKEN_FILE, which names a file with a token"
+        ]
+    else:
+        actor = actor_of(shell, client)
+        grant = shell.next_command("access", "grant", actor, "--acts", "orchestrate")
+        human += [
+            f"{actor} remembers, searches and does tasks; to let it begin works and add tasks, too: `{grant}`"
+        ]
     return Output({"client": client, "name": name, "written": writes, "files": report}, human)
 
 
 def _unwrapped(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" "))] + clean(line)
+
+
+def served(shell: Shell) -> bool:
+    return shell.url.startswith(("http://", "https://"))
+
+
+def actor_of(shell: Shell, client: str) -> str:
+    return client if shell.actor == OWNER else shell.actor
 
 
 def program(shell: Shell, client: str, secret: bool) -> list[str]:
@@ -185,7 +203,8 @@ def program(shell: Shell, client: str, secret: bool) -> list[str]:
         local = health.place_of(shell.url)
         prefix = "file:" if shell.url.startswith("file:") else ""
         words += ["--book", shell.url if local is None else f"{prefix}{local.absolute()}"]
-    words += ["--as", client if shell.actor == OWNER else shell.actor]
+    if shell.actor != OWNER or not served(shell):  # the token of a served book says who acts
+        words += ["--as", actor_of(shell, client)]
     return words if shell.scope is None else [*words, "--scope", shell.scope]
 
 

@@ -12,10 +12,14 @@ from typing import Any, NamedTuple
 
 from ..access.rights import OWNER
 from ..book import Book
-from ..errors import Denied, NotFound, shown
+from ..errors import BadInput, Denied, NotFound, shown
 from ..participant import Participant, acting_within, begin_look, looking
+from ..recall.book_index import INSTALLED
 from ..registry import PLACES, call, every_verb, not_served
 from ..verbs import Verb
+
+MOST_IDS = 1_000
+"""How many events one call may name."""
 
 
 @cache
@@ -71,8 +75,9 @@ def call_for(book: Book, caller: Caller, verb: Verb, read: Callable[[], Mapping[
     if verb.path[0] == "admin" and not isinstance(me, Book):
         raise Denied(f"only the book's owner may call {'.'.join(verb.path)}, not {me._session.actor!r}")
     given = without_files(verb, read())
+    _check_embedder(given.get("embedder"))
     if verb.path == ("access", "redacted"):
-        given["events"] = [me.event(id) for id in given.get("events", ())]
+        given["events"] = [me.event(id) for id in _few_ids(given.get("events"))]
     claimed = book.ledger.event(given["_event"]) if "_event" in given else None
     if claimed is None:
         if verb.path == ("access", "look_as"):
@@ -85,6 +90,21 @@ def call_for(book: Book, caller: Caller, verb: Verb, read: Callable[[], Mapping[
     return me.works.containing(task_id).reopen_claim(task_id, claimed.position)
 
 
+def _check_embedder(embedder: object) -> None:
+    """Raises Denied for an embedder that would make this host send texts somewhere, or read a model's files."""
+    if embedder is not None and embedder not in INSTALLED:
+        raise Denied(
+            f"over a network the embedder is one of {', '.join(INSTALLED)}: choose another one on the book's own host"
+        )
+
+
+def _few_ids(ids: object) -> list[str]:
+    """Ids of events, each once. Raises BadInput for what is no list of them, and for more than a page."""
+    if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids) or len(set(ids)) > MOST_IDS:
+        raise BadInput(f"events is a list of at most {MOST_IDS:,} ids")
+    return list(dict.fromkeys(ids))
+
+
 def without_files(verb: Verb, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call from elsewhere: no caller makes this host read a file."""
     given = dict(arguments)
@@ -93,12 +113,17 @@ def without_files(verb: Verb, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
+@cache
+def _unserved() -> dict[str, str]:
+    """Why each verb is not served that is not."""
+    return {".".join(verb.path): reason for verb in every_verb() if (reason := not_served(verb))}
+
+
 def verb_named(path: str, offered: Mapping[str, Verb] | None = None) -> Verb:
     """The served verb with a path. Raises NotFound."""
     verbs = served() if offered is None else offered
     if path in verbs:
         return verbs[path]
-    reasons = {".".join(verb.path): not_served(verb) for verb in every_verb()}
-    if reasons.get(path):
+    if path in (reasons := _unserved()):
         raise NotFound(f"{path} is not served: {reasons[path]}")
     raise NotFound(f"there is no verb {shown(path)}: /openapi.json lists all of them")

@@ -67,6 +67,8 @@ def serve(
         )
     kept = server_limits(limits or {})
     export_as_configured()
+    if shell.url.startswith(("http://", "https://")):
+        raise BadInput(f"{shell.url} is served already: serve the book itself, on its own host")
     book = shell.owned()
     token = secrets.token_urlsafe(32)
     room = max(_most_files() - OTHER_FILES, 1)

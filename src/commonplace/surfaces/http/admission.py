@@ -58,12 +58,11 @@ class Gate:
         self._check_place(request)
         admission = await self._looked_up(request)
         self._rate.take(admission.token)
-        return admission._replace(caller=_in_name_of(request, admission.caller))
+        return _as_asked(request, admission)
 
     def again(self, request: Request) -> Admission:
         """Who makes a request that is still open. Raises Unauthorized once its token is valid no more."""
-        admission = self._authenticate(token_of(request))
-        return admission._replace(caller=_in_name_of(request, admission.caller))
+        return _as_asked(request, self._authenticate(token_of(request)))
 
     def _check_place(self, request: Request) -> None:
         """Raises Denied for a Host that is not ours, which a page that rebinds a name would send, and for a page of
@@ -103,10 +102,13 @@ def token_of(request: Request) -> str:
     return token.strip()
 
 
-def _in_name_of(request: Request, caller: Caller) -> Caller:
-    """The caller, with the actor, scope and run that it asks to act in."""
-    return caller._replace(
+def _as_asked(request: Request, admission: Admission) -> Admission:
+    """The caller, with the actor, scope, run and look that it asks to act in. Raises Denied for a look that the token
+    does not allow."""
+    caller = admission.caller._replace(
         as_actor=header(request, "actor"), in_scope=header(request, "scope"),
-        reading=header_list(request, "reads"), run_id=header(request, "run"),
-        look=header(request, "look"),
+        reading=header_list(request, "reads"), run_id=header(request, "run"), look=header(request, "look"),
     )  # fmt: skip
+    if caller.look is not None and not admission.allows("access.look_as"):
+        raise Denied("this token does not allow access.look_as")
+    return admission._replace(caller=caller)

@@ -40,6 +40,7 @@ from ...errors import (
     TooLarge,
     TooManyRequests,
 )
+from ...ledger.checks import check_seconds
 from ...participant import Participant
 from ...registry import MADE_UNDER_ID, only_reads
 from ...telemetry import answering_http
@@ -49,7 +50,8 @@ from ..network import Caller, call_for, served, verb_named
 from .admission import Admission, Authenticate, Gate, token_of
 from .limits import FairThreads, Rate, Repeats, ServerLimits, Slots
 from .messages import Rendered, from_body, from_query, is_typed, position_in, problem, rendered, shown_plain
-from .request_log import LogLine
+from .request_log import LogLine, field
+from .sessions import McpSessions
 from .streams import EventStreamResponse, EventStreams, StreamRequest, position_of
 
 log = logging.getLogger("commonplace.http")
@@ -91,6 +93,7 @@ class BookServer:
         self.calls = Slots("calls", limits.at_once, limits.at_once_each)
         self.streams = Slots("streams", limits.streams, limits.streams_each)
         self._event_streams = EventStreams(book, authenticate, self._threads, limits.page)
+        self._sessions = McpSessions()
         self._repeats, self._readings = Repeats(), Rate(READINGS, "from this address")
         self._lifespan = lifespan
         self.instance = uuid4().hex
@@ -170,7 +173,7 @@ class BookServer:
             except ClientDisconnect:
                 answer = Response(status_code=499)
             except Exception as error:
-                log.exception("request=%s failed", line.id)
+                log.exception("request=%s failed", field(line.id))
                 answer = problem(_Failed(f"the server failed: {type(error).__name__}; see its log"), line.id)
             return self._finished(line, answer)
 
@@ -241,9 +244,10 @@ class BookServer:
             admission = await self._admitted(request, line)
             # Whether it may act as it asks to is said before anything of it is read.
             await self._in_thread(admission, partial(admission.caller.participant, self.book))
+            self._sessions.check(request, admission.token)
+            body = await self._body(request)
             slots = self.streams if request.method == "GET" else self.calls
             used.enter_context(slots.one(admission.token))
-            body = await self._body(request)
         except ClientDisconnect:
             return
         except CommonplaceError as error:
@@ -256,13 +260,27 @@ class BookServer:
 
         async def noted(message: Any) -> None:
             if message["type"] == "http.response.start":
+                self._sessions.note(message.get("headers", ()), admission.token)
                 more = [(b"x-request-id", line.id.encode()), (b"x-content-type-options", b"nosniff")]
                 message = {**message, "headers": [*message.get("headers", ()), *more]}
                 line.write(message["status"])
             await send(message)
 
         with used:
-            await mounted(scope, received, noted)
+            served = asyncio.ensure_future(mounted(scope, received, noted))
+            ends = asyncio.ensure_future(self.closing.wait())
+            try:
+                # What only listens would never end by itself.
+                await asyncio.wait(
+                    (served, ends) if request.method == "GET" else (served,),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if not served.done():
+                    served.cancel()
+                await asyncio.gather(served, return_exceptions=served.cancelled() or self.closing.is_set())
+            finally:
+                served.cancel()
+                ends.cancel()
 
     def participant_of(self, request: Request) -> Participant:
         """Who makes a request to a mounted application, as its token is now. Raises Unauthorized and Denied."""
@@ -380,7 +398,9 @@ class BookServer:
         content = sha256(f"{verb.path} {headers}\n".encode() + body).digest()
         who = f"{admission.token} {admission.caller}"
         again = sent_to is not None and not has_id
-        answer = await self._repeats.once((who, key), content, call, again=again)
+        answer = await self._repeats.once(
+            admission.token, (who, key), content, call, lambda made: len(made.content), again=again
+        )
         if answer is None:
             raise Conflict("this Idempotency-Key was used for another call: choose a new one for each")
         return answer
@@ -397,6 +417,7 @@ class BookServer:
         if last is not None:
             given["after"] = position_of(last)
         timeout, after = given.pop("timeout", None), given.get("after")
+        check_seconds("timeout", timeout)
 
         def begin() -> int:
             """Where the stream begins. Whatever is wrong with the call is said before it does."""

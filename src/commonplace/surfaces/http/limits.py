@@ -195,45 +195,89 @@ class FairThreads:
 
 
 class Repeats:
-    """The answers of the last calls by their idempotency keys, so that a call that is sent again is made once. A call
-    that is still under way is waited for."""
+    """The answers of the last calls by their idempotency keys, so that a call that is sent again is made once, as long
+    as its answer is remembered. A call that is still under way is waited for. Each client has its own room: one that
+    makes many calls, or large answers, makes the server forget calls of its own."""
 
-    def __init__(self, most: int = 20_000, seconds: float = 600.0) -> None:
-        self._most, self._seconds = most, seconds
-        self._answers: OrderedDict[tuple[str, str], tuple[bytes, float, Any]] = OrderedDict()
-        self._forgotten_until = -1.0
-        """When the youngest of the calls was made that are no longer known."""
+    def __init__(self, most: int = 5_000, most_bytes: int = 16 << 20, seconds: float = 600.0) -> None:
+        self._most, self._most_bytes, self._seconds = most, most_bytes, seconds
+        self._clients: OrderedDict[str, _Remembered] = OrderedDict()
 
     async def once(
-        self, key: tuple[str, str], content: bytes, call: Callable[[], Awaitable[T]], *, again: bool = False
+        self,
+        client: str,
+        key: tuple[str, str],
+        content: bytes,
+        call: Callable[[], Awaitable[T]],
+        size: Callable[[T], int],
+        *,
+        again: bool = False,
     ) -> T | None:
-        """The answer of the first call with this key; None if the first one had other content. `again` says that the
-        client has sent it before. Raises OutcomeUnknown if that may have been one which was forgotten."""
-        known = self._answers.get(key)
+        """The answer of the first call of a client with this key; None if the first one had other content. `again` says
+        that the client has sent it before. Raises OutcomeUnknown if that may have been one which was forgotten."""
+        self._forget_clients()
+        remembered = self._clients.setdefault(client, _Remembered())
+        self._clients.move_to_end(client)
+        known = remembered.calls.get(key)
         if known is None:
-            if again and monotonic() - self._forgotten_until < self._seconds:
+            if again and monotonic() - remembered.forgotten_until < self._seconds:
                 raise OutcomeUnknown((), "so many calls came since that its answer is no longer known")
-            future = asyncio.ensure_future(call())
-            self._answers[key] = (content, monotonic(), future)
-            self._forget()
-        else:
-            first, _, future = known
-            if first != content:
-                return None
+            known = _MadeCall(content, monotonic(), asyncio.ensure_future(call()))
+            remembered.calls[key] = known
+            self._forget(remembered)
+        elif known.content != content:
+            return None
         try:
-            return await asyncio.shield(future)
+            answer: T = await asyncio.shield(known.answer)
         except OutcomeUnknown:
             raise  # and stays so: the call is not made again
         except CommonplaceError:
             # What was refused may be asked for again, because nothing was done.
-            if self._answers.get(key, (b"", 0.0, None))[2] is future:
-                del self._answers[key]
+            if remembered.calls.get(key) is known:
+                del remembered.calls[key]
             raise
+        if known.size == 0:
+            known.size = size(answer)
+            remembered.bytes += known.size
+            self._forget(remembered)
+        return answer
 
-    def _forget(self) -> None:
-        old = monotonic() - self._seconds
-        while self._answers and (
-            len(self._answers) > self._most or next(iter(self._answers.values()))[1] < old
+    def _forget(self, remembered: _Remembered) -> None:
+        old, calls = monotonic() - self._seconds, remembered.calls
+        while calls and (
+            len(calls) > self._most
+            or remembered.bytes > self._most_bytes
+            or next(iter(calls.values())).made < old
         ):
-            _, (_, made, _) = self._answers.popitem(last=False)
-            self._forgotten_until = max(self._forgotten_until, made)
+            _, forgotten = calls.popitem(last=False)
+            remembered.bytes -= forgotten.size
+            remembered.forgotten_until = max(remembered.forgotten_until, forgotten.made)
+
+    def _forget_clients(self) -> None:
+        """Of a client that has been quiet for so long that nothing of it counts any more, nothing is kept."""
+        old = monotonic() - self._seconds
+        while self._clients:
+            client, remembered = next(iter(self._clients.items()))
+            last = next(reversed(remembered.calls.values()), None)
+            if last is not None and (last.made >= old or not last.answer.done()):
+                return
+            if last is None and remembered.forgotten_until >= old:
+                return
+            del self._clients[client]
+
+
+class _MadeCall:
+    """A call that was made, and its answer."""
+
+    def __init__(self, content: bytes, made: float, answer: asyncio.Future[Any]) -> None:
+        self.content, self.made, self.answer, self.size = content, made, answer, 0
+
+
+class _Remembered:
+    """The calls of one client that are remembered."""
+
+    def __init__(self) -> None:
+        self.calls: OrderedDict[tuple[str, str], _MadeCall] = OrderedDict()
+        self.bytes = 0
+        self.forgotten_until = float("-inf")
+        """When the youngest of the calls was made that are no longer known."""

@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated, ServerEvent
 
-from ...errors import CommonplaceError
+from ...errors import CommonplaceError, TooManyRequests
 from .threads import in_thread
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("commonplace")
 
+MOST_FEEDS = 16
+"""How many parts of a book one token may follow: each takes a thread."""
 ROUND = 5.0
 """After how many seconds without news a thread looks whether it is still needed."""
 
@@ -135,14 +137,16 @@ class Feeds:
         check: Callable[[str], object],
     ) -> None:
         self._find, self._changed, self._check = find, changed, check
-        self._feeds: dict[str, ChangeFeed] = {}
+        self._feeds: dict[tuple[str, str], ChangeFeed] = {}
 
     def _of(self, ctx: Any) -> ChangeFeed:
         session = self._find(ctx)._session
         token = "" if ctx.request is None else ctx.request.headers.get("authorization", "")
-        key = repr((session.actor, session.bound, session.run, token))
+        key = (token, repr((session.actor, session.bound, session.run)))
         if key not in self._feeds:
             self._feeds = {name: feed for name, feed in self._feeds.items() if feed.followed}
+            if sum(whose == token for whose, _ in self._feeds) >= MOST_FEEDS:
+                raise TooManyRequests(f"{MOST_FEEDS} actors, scopes and runs are followed with this token")
             self._feeds[key] = ChangeFeed(lambda: self._find(ctx), self._changed, ctx.lifespan_context)
         return self._feeds[key]
 

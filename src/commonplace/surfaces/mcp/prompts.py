@@ -7,7 +7,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import BadInput, NotFound, shown
-from .resources import VERBS
 
 if TYPE_CHECKING:
     from ...participant import Participant
@@ -17,13 +16,13 @@ MOST = 100
 
 
 class PromptOffer(NamedTuple):
-    """A prompt: what it is for, its arguments and which of them have to be given, what it says, and the verb that a
-    token has to allow for it."""
+    """A prompt: what it is for, its arguments and which of them have to be given, what it says, and the verbs
+    that a token has to allow for it."""
 
     about: str
     arguments: Mapping[str, str]
     text: Callable[..., str]
-    verb: str
+    verbs: str
     needs: tuple[str, ...] = ()
 
 
@@ -74,13 +73,13 @@ PROMPTS = {
         "A short briefing: what is known, what is going on, what waits.",
         {"topic": "what it is about", "tag": "only items with this tag", "scope": "a scope within your own"},
         _brief,
-        "digest",
+        "digest works.list inbox",
     ),
     "reflect": PromptOffer(
         "Find what should be kept from a run, or from the last day.",
         {"run": "the id of a run"},
         _reflect,
-        "receipts.window",
+        "receipts.window documents.days documents.day",
     ),
     "review": PromptOffer(
         "Review a task.", {"task": "the id of the task"}, _review, "work.context_for", ("task",)
@@ -109,6 +108,10 @@ def prompt_text(me: Participant, name: str, given: Mapping[str, str]) -> str:
 # completion
 
 
+def _tags(me: Participant, _known: Mapping[str, str]) -> Iterable[str]:
+    return (tag for item in me.memory.list() for tag in item.tags)
+
+
 def _tasks(me: Participant, known: Mapping[str, str]) -> Iterable[str]:
     works = [known["work"]] if known.get("work") else [work.id for work in me.works.list()]
     return (task.id for work in works for task in me.work(work).tasks())
@@ -124,24 +127,37 @@ def _of_resume(me: Participant, _known: Mapping[str, str]) -> Iterable[str]:
     )
 
 
-COMPLETED: Mapping[tuple[str, str], Callable[..., Iterable[str]]] = {
-    ("memory://item/{id}", "id"): lambda me, _: (item.id for item in me.memory.list()),
-    ("memory://key/{key}", "key"): lambda me, _: (item.key for item in me.memory.list() if item.key),
-    ("memory://tag/{tag}", "tag"): lambda me, _: (tag for item in me.memory.list() for tag in item.tags),
-    ("memory://daily/{date}", "date"): lambda me, _: reversed(me.documents.days()),
-    ("work://{work}", "work"): lambda me, _: (work.id for work in me.works.list()),
-    ("work://{work}/task/{id}", "work"): lambda me, _: (work.id for work in me.works.list()),
-    ("work://{work}/task/{id}", "id"): _tasks,
-    ("resume", "task"): _of_resume,
-    ("brief_me", "tag"): lambda me, _: (tag for item in me.memory.list() for tag in item.tags),
-    ("brief_me", "topic"): lambda me, _: (
-        item.key or item.title for item in me.memory.list() if item.key or item.title
+COMPLETED: Mapping[tuple[str, str], tuple[str, Callable[..., Iterable[str]]]] = {
+    ("memory://item/{id}", "id"): ("memory.list", lambda me, _: (item.id for item in me.memory.list())),
+    ("memory://key/{key}", "key"): (
+        "memory.list",
+        lambda me, _: (item.key for item in me.memory.list() if item.key),
     ),
-    ("brief_me", "scope"): lambda me, _: (item.scope for item in me.memory.list() if item.scope),
-    ("reflect", "run"): lambda me, _: (run.id for run in me.runs.list()),
-    ("review", "task"): _tasks,
+    ("memory://tag/{tag}", "tag"): (
+        "memory.list",
+        _tags,
+    ),
+    ("memory://daily/{date}", "date"): ("documents.days", lambda me, _: reversed(me.documents.days())),
+    ("work://{work}", "work"): ("works.list", lambda me, _: (work.id for work in me.works.list())),
+    ("work://{work}/task/{id}", "work"): ("works.list", lambda me, _: (work.id for work in me.works.list())),
+    ("work://{work}/task/{id}", "id"): ("works.list work.tasks", _tasks),
+    ("resume", "task"): ("documents.list", _of_resume),
+    ("brief_me", "tag"): (
+        "memory.list",
+        _tags,
+    ),
+    ("brief_me", "topic"): (
+        "memory.list",
+        lambda me, _: (item.key or item.title for item in me.memory.list() if item.key or item.title),
+    ),
+    ("brief_me", "scope"): (
+        "memory.list",
+        lambda me, _: (item.scope for item in me.memory.list() if item.scope),
+    ),
+    ("reflect", "run"): ("runs.list", lambda me, _: (run.id for run in me.runs.list())),
+    ("review", "task"): ("works.list work.tasks", _tasks),
 }
-"""Where the values of each argument of a prompt, or of each name in an address, are found."""
+"""Where the values of each argument of a prompt, or of each name in an address, are found, and by which verbs."""
 
 
 def completions(
@@ -154,9 +170,9 @@ def completions(
 ) -> list[str]:
     """The values that begin with what was typed, or contain it, in the order in which they are found. There are none
     for what a token does not allow."""
-    verb = PROMPTS[of].verb if of in PROMPTS else VERBS.get(of, "")
-    find = COMPLETED.get((of, argument)) if allows(verb) else None
-    values = dict.fromkeys(find(me, known)) if find is not None else {}
+    verbs, find = COMPLETED.get((of, argument), ("", None))
+    needed = f"{verbs} {PROMPTS[of].verbs if of in PROMPTS else ''}".split()
+    values = dict.fromkeys(find(me, known)) if find is not None and all(map(allows, needed)) else {}
     begin = [value for value in values if value.startswith(begun)]
     within = [value for value in values if begun in value and not value.startswith(begun)]
     return list(islice([*begin, *within], MOST))

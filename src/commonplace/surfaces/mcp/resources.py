@@ -40,7 +40,7 @@ ABOUT = {
 
 VERBS = {
     LONG_TERM: "memory.long_term", DAILY: "documents.day", ITEM: "memory.get", KEY: "memory.list",
-    TAG: "memory.list", WORK: "work.info", TASK: "task.info",
+    TAG: "memory.list", WORK: "work.info work.board", TASK: "task.info",
 }  # fmt: skip
 """The verbs that read what stands at the addresses."""
 
@@ -63,8 +63,8 @@ def matched(uri: str) -> tuple[str, dict[str, str]]:
     raise NotFound(f"there is no resource {shown(uri)}: there are {LONG_TERM}, {', '.join(ABOUT)}")
 
 
-def verb_of_address(uri: str) -> str:
-    """The verb that reads what stands at an address, which a token has to allow. Raises NotFound."""
+def verbs_of_address(uri: str) -> str:
+    """The verbs that read what stands at an address, which a token has to allow. Raises NotFound."""
     return VERBS[matched(uri)[0]]
 
 
@@ -100,10 +100,10 @@ def listed(me: Participant, allows: Callable[[str], bool]) -> Iterator[tuple[str
     """The addresses that a client can begin with: address, name and media type."""
     if allows(VERBS[LONG_TERM]):
         yield LONG_TERM, "Long-term memory", MARKDOWN
-    if allows(VERBS[DAILY]):
+    if allows(VERBS[DAILY]) and allows("documents.days"):
         for day in me.documents.days():
             yield address(DAILY, date=day), f"Log of {day}", MARKDOWN
-    if allows(VERBS[WORK]):
+    if allows("works.list"):
         for work in me.works.list():
             yield address(WORK, work=work.id), work.name, JSON
 

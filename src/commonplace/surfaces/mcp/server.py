@@ -89,12 +89,14 @@ class _Handlers:
         self._tools = {name: self._described(name) for name in self._chosen}
         self._feeds = Feeds(self._watching, resources.changed, resources.matched)
 
-    def _permitted(self, ctx: Request, verb: str) -> Participant:
-        """Who asks. Raises Denied if the token does not allow the verb."""
-        if not self._allows(ctx)(verb):
-            raise Denied(
-                f"the token does not allow {verb}: make one that does with `commonplace access create-token`"
-            )
+    def _permitted(self, ctx: Request, verbs: str) -> Participant:
+        """Who asks. Raises Denied if the token does not allow each of the verbs."""
+        allows = self._allows(ctx)
+        for verb in verbs.split():
+            if not allows(verb):
+                raise Denied(
+                    f"the token does not allow {verb}: make one that does with `commonplace access create-token`"
+                )
         return self._find(ctx)
 
     def _watching(self, ctx: Request) -> Participant:
@@ -188,7 +190,7 @@ class _Handlers:
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
         kind, content = await in_thread(
-            lambda: resources.read(self._permitted(ctx, resources.verb_of_address(uri)), uri)
+            lambda: resources.read(self._permitted(ctx, resources.verbs_of_address(uri)), uri)
         )
         text = content if isinstance(content, str) else dump(content)
         return types.ReadResourceResult(
@@ -218,7 +220,7 @@ class _Handlers:
         given = params.arguments or {}
         text = await in_thread(
             lambda: prompts.prompt_text(
-                self._permitted(ctx, prompts.offer_of(params.name).verb), params.name, given
+                self._permitted(ctx, prompts.offer_of(params.name).verbs), params.name, given
             )
         )
         message = types.PromptMessage(role="user", content=types.TextContent(text=text))
