@@ -88,7 +88,7 @@ def document() -> dict[str, Any]:
 def written() -> bytes:
     """The whole document as JSON."""
     answers = _Answers()
-    verbs = [verb for verb in served().values() if verb.path != ("watch",)]
+    verbs = [verb for verb in served().values() if verb.name != "watch"]
     requests, parts = msgspec.json.schema_components(
         [verb.request for verb in verbs], ref_template="#/components/schemas/{name}"
     )
@@ -229,27 +229,31 @@ def _responses(
     }
 
 
+def _stream(verb: Verb) -> dict[str, Any]:
+    return {
+        "operationId": "_".join(verb.path),
+        "tags": ["book" if len(verb.path) == 1 else verb.path[0]],
+        "summary": verb.summary.replace("`", ""),
+        "description": f"{verb.about}\n\nThe answer is a stream of server-sent events. The id of each is its "
+        "position: Last-Event-ID resumes after it. The event `error` holds a problem, and is the last one.",
+        "parameters": [
+            *(_in_query(each) for each in verb.parameters if each.is_data),
+            _ref("Last-Event-ID"),
+        ],
+        "responses": _responses({"type": "string"}, statuses(verb), kind="text/event-stream"),
+    }
+
+
 def _own_routes() -> dict[str, Any]:
     """What is no verb, or is answered in another form."""
-    verb = served()["watch"]
     text, whole = {"type": "string"}, {"type": "integer"}
     book = {
         "id": text, "name": text, "head": whole, "version": text, "actor": text,
         "scope": {"type": ["string", "null"]}, "reads": {"type": "array", "items": text},
     }  # fmt: skip
     return {
-        "watch": {
-            "operationId": "watch",
-            "tags": ["book"],
-            "summary": verb.summary.replace("`", ""),
-            "description": f"{verb.about}\n\nThe answer is a stream of server-sent events. The id of each is its "
-            "position: Last-Event-ID resumes after it. The event `error` holds a problem, and is the last one.",
-            "parameters": [
-                *(_in_query(each) for each in verb.parameters if each.is_data),
-                _ref("Last-Event-ID"),
-            ],
-            "responses": _responses({"type": "string"}, statuses(verb), kind="text/event-stream"),
-        },
+        "watch": _stream(served()["watch"]),
+        "work/watch": _stream(served()["work.watch"]),
         "book": {
             "operationId": "book",
             "tags": ["book"],
