@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,70 @@ def test_whoever_leads_commits_for_everyone_who_waits(book: Book) -> None:
     assert middle.batches[0] == 1
     assert middle.commits <= 3
     assert book.verify().ok
+
+
+@pytest.mark.spec("L4", "5.8")
+def test_commands_are_decided_in_the_order_in_which_they_came(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits behind those who came later, whoever leads."""
+    committer, came, decided = book.ledger._committer, list[str](), list[str]()
+    decide = committer._decide
+
+    class Queue(deque[Any]):
+        together = threading.Lock()
+
+        def append(self, ticket: Any) -> None:
+            with self.together:
+                came.append(ticket.request[0].id)
+                super().append(ticket)
+
+    def noted(overlay: Any, own: Any) -> Any:
+        tickets = decide(overlay, own)
+        decided.extend(ticket.request[0].id for ticket in tickets)
+        return tickets
+
+    monkeypatch.setattr(committer, "_queue", Queue())
+    monkeypatch.setattr(committer, "_decide", noted)
+
+    def write(name: str) -> None:
+        for i in range(40):
+            book.record("agent.spoke", id=f"{name}{i}")
+
+    in_threads(*(lambda name=name: write(name) for name in "abcdefgh"))
+    assert len(came) == 320
+    assert decided == came == [event.id for event in book.events()]
+
+
+@pytest.mark.spec("L2", "5.8")
+def test_a_leader_whose_turn_has_not_come_goes_on_after_a_lost_answer(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One batch takes one command. It leads for the one before it, whose commit is not answered."""
+    monkeypatch.setattr("commonplace.ledger.committer.MAX_BATCH", 1)
+    middle, committer = Interruptible(book), book.ledger._committer
+    led = held_up(book, middle, followers=2)
+
+    def lose_one(write: WriteSet) -> None:
+        if write.records[0].id == "f0":
+            raise commonplace.OutcomeUnknown(["f0"], "the line went dead")
+
+    def follower(i: int) -> object:
+        led.wait(30)
+        while len(committer._queue) < i:
+            threading.Event().wait(0.001)
+        return book.record("agent.spoke", id=f"f{i}")
+
+    middle.after = lose_one
+    monkeypatch.setattr(
+        "commonplace.ledger.committer.wake", lambda lock: None
+    )  # so that any of them may lead
+    _, lost, kept = in_threads(
+        lambda: book.record("agent.spoke"), *(lambda i=i: follower(i) for i in range(2))
+    )
+    assert isinstance(lost, commonplace.OutcomeUnknown)
+    assert isinstance(kept, commonplace.Event)
+    assert [event.id for event in book.events()][1:] == ["f0", "f1"]
 
 
 @pytest.mark.spec("L4")
@@ -192,7 +257,7 @@ def test_those_who_follow_an_interrupted_leader_go_on_or_are_told(
 
     def decided(overlay: Any, own: Any) -> Any:
         answer = decide(overlay, own)
-        if not applied and len(own.batch) == 2:
+        if not applied and len(own.batch) == 3:
             raise due.pop() if due else AssertionError("twice")
         return answer
 

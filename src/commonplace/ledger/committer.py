@@ -1,7 +1,8 @@
 """Group commit: how a command becomes durable, the same for every engine.
 
-A command is data: a name and a request. The thread that leads begins one transaction, runs its own command's decider
-and those of every thread that waits, and applies the one WriteSet that comes out of it.
+A command is data: a name and a request. The thread that leads begins one transaction, runs the deciders of all that
+wait, its own among them, in the order in which they came, and applies the one WriteSet that comes out of it. A leader
+whose own turn does not come in one transaction begins another one.
 
     one writer          leads at once; no other thread is involved
     many threads        one leads, the others queue; the next leader takes all that have queued meanwhile
@@ -69,7 +70,7 @@ class _Ticket:
     leader: _Ticket | None = None
     """The ticket whose caller has taken it out of the queue."""
     batch: list[_Ticket] = field(default_factory=list)
-    """The tickets of others that it has taken, as a leader."""
+    """The tickets that it has taken, as a leader."""
     applying: bool = False
     """Whether its batch is being written just now."""
     done: bool = False
@@ -126,30 +127,32 @@ class Committer:
             leads = ticket.leader is None and (self._leader is None or not self._leader.inside.locked())
             if leads:
                 self._leader = ticket
-                self._withdraw(ticket)
         return leads
 
     def _lead(self, own: _Ticket) -> None:
         try:
             self._commit(own)
         finally:
-            if own.batch:
-                for ticket in self._give_back(own):
-                    wake(ticket.wake)
+            self._give_back(own)
             with self._mutex:
+                self._withdraw(own)
                 self._leader = None
                 following = self._queue[0] if self._queue else None
             if following is not None:
                 wake(following.wake)
 
-    def _give_back(self, own: _Ticket) -> list[_Ticket]:
-        """Part with the batch: what is not done goes back to the queue. Answers with what is done."""
+    def _give_back(self, own: _Ticket) -> None:
+        """Part with the batch: what is not done goes back to the queue, and who is done may go."""
+        if not own.batch:
+            return
         with self._mutex:
             batch, own.batch = own.batch, []
             for ticket in reversed(batch):
                 if not ticket.done:
                     self._left_behind(ticket, own)
-        return [ticket for ticket in batch if ticket.done]
+        for ticket in batch:
+            if ticket.done and ticket is not own:
+                wake(ticket.wake)
 
     def _follow(self, ticket: _Ticket) -> None:
         """Wait for news, a moment at most. Outside a batch, a caller whose time is up leaves; as part of one, it waits
@@ -184,7 +187,7 @@ class Committer:
 
     def _take(self, own: _Ticket) -> None:
         """Take those who wait into the batch, apart from those whose callers have gone."""
-        size = sum(ticket.size for ticket in (own, *own.batch))
+        size = sum(ticket.size for ticket in own.batch)
         with self._mutex:
             while self._queue and len(own.batch) < MAX_BATCH and size < MAX_BATCH_BYTES:
                 ticket = self._queue[0]
@@ -206,15 +209,18 @@ class Committer:
                     raise self._too_busy()
                 try:
                     run_inside(self._store.begin(left), partial(self._write, own))
+                    self._give_back(own)
                 except WriteConflict:
                     own.applying = False
                     self._give_back(own)  # whose time is up may leave
                     attempt += 1
                     time.sleep(random.uniform(0, min(0.05, 0.0002 * 2 ** min(attempt, 8))))  # noqa: S311  jitter
-        except OutcomeUnknown as unknown:
-            for ticket in (own, *own.batch):
-                if not ticket.done:
-                    ticket.settle(ticket.unknown(unknown.cause))
+                except OutcomeUnknown as unknown:
+                    for ticket in own.batch:
+                        if not ticket.done:
+                            ticket.settle(ticket.unknown(unknown.cause))
+                    own.applying = False
+                    self._give_back(own)
         except CommonplaceError as trouble:
             own.applying = False
             own.settle(trouble)
@@ -239,7 +245,7 @@ class Committer:
         while True:
             if self._queue:
                 self._take(own)
-            waiting = [own, *own.batch][len(decided) :]
+            waiting = own.batch[len(decided) :]
             if not waiting:
                 return decided
             for ticket in waiting:
