@@ -133,7 +133,7 @@ class Agreeable:
 def forget_claims() -> None:
     """What was worked out with a broken function must not be believed afterwards."""
     claims._sentences.cache_clear()
-    claims.claim_of.cache_clear()
+    claims._kept_claim.cache_clear()
 
 
 class TestBrokenOnPurpose:

@@ -58,6 +58,9 @@ class Overlay(ViewReader):
         """The keys of each space that this batch has written to; some of it may have been undone."""
         self._undo: list[tuple[Place, Row | None]] = []
         self._records: dict[str, Record] = {}
+        """What this batch has recorded."""
+        self._stored: dict[str, Record | None] = {}
+        """The records that were read."""
         self._blanked: dict[int, str] = {}
         """The ids of the events whose content this batch erases, by their positions."""
 
@@ -65,8 +68,16 @@ class Overlay(ViewReader):
 
     def record_of(self, id: str) -> Record | None:
         """The stored form of an event, recorded earlier or in this very batch."""
-        record = self._records.get(id) or self.tx.by_id((id,)).get(id)
+        if id not in self._records:
+            self.prefetch_records([id])
+        record = self._records.get(id) or self._stored[id]
         return None if record is None else self._as_is(record)
+
+    def prefetch_records(self, ids: Iterable[str]) -> None:
+        """Read records in one trip to the engine. A decider calls it with the ids of those that it will need."""
+        missing = [id for id in dict.fromkeys(ids) if id not in self._stored and id not in self._records]
+        stored = self.tx.by_id(missing) if missing else {}
+        self._stored |= {id: stored.get(id) for id in missing}
 
     def _as_is(self, record: Record) -> Record:
         return record._replace(body=None) if record.position in self._blanked else record
@@ -217,6 +228,8 @@ class Overlay(ViewReader):
 
     def _with_labels_of_parents(self, draft: Draft) -> Draft:
         """What is derived is as sensitive as the most sensitive of its parents, as trusted as the least."""
+        self.prefetch_records(draft.parents)
+        self.prefetch(("labels", (parent,)) for parent in draft.parents)
         parents = (self.labels_of(parent) for parent in draft.parents)
         labels = flow(draft.labels, parents)
         return draft if labels == draft.labels else msgspec.structs.replace(draft, labels=labels)

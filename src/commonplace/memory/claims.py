@@ -101,14 +101,25 @@ _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _BETWEEN_WORDS = re.compile(r"[\s,:=–—\"“”«»()\[\]{}|]++")
 
 
-@lru_cache(256)
+MOST_KEPT = 2_000
+"""Characters of a text whose claim is kept for the next comparison: what was shown is compared with each text that
+comes in. Longer texts are rare, and would take much room."""
+
+
 def claim_of(text: str, subject: str = "") -> Claim:
     """The sentences of a text in their normal form, each together with its subject (a title or a key)."""
+    return (_kept_claim if len(text) + len(subject) <= MOST_KEPT else _claim)(text, subject)
+
+
+def _claim(text: str, subject: str) -> Claim:
     about = _words(_plain(subject)) if subject else ()
     sentences = _sentences(text) or (
         tuple(_plain(text).split()),
     )  # nothing but punctuation is compared as it is
     return frozenset(" ".join((*about, *sentence)) for sentence in sentences)
+
+
+_kept_claim = lru_cache(4096)(_claim)
 
 
 def repeats(new: Claim, known: Claim) -> bool:

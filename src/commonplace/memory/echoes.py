@@ -14,7 +14,7 @@ from .agreement import agreement
 from .claims import Claim, claim_of, corrects, covered, is_part, repeats
 from .items import MAX_TEXT, Item, joined, subject_and_fact, texts_in, without_secrets
 from .markdown import block
-from .reading import item_at, may_name, may_read
+from .reading import items_at, may_name, may_read
 from .standing import holds_for
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def repeats_receipt(
     listed = [*receipt.payload.get("included", ()), *receipt.payload.get("block", ())]
     ids = dict.fromkeys((*receipt.payload.get("shown", ()), *(row[0] for row in listed)))
     # An item that the author may not read any more must not show in the answer, not even by a right guess.
-    shown = (item_at(views, id) for id in ids)
-    items = [item for item in shown if item is not None and may_read(rights, item)]
+    items = [item for item in items_at(views, ids) if may_read(rights, item)]
     current = [item for item in items if _keeps_out(new, item)]
     ended = [(item.id, texts_of(item)) for item in items if not _keeps_out(new, item)]
     if items and (not current or echo_among(content, ended)):
@@ -103,7 +102,7 @@ def shown_before(session: Session, viewer: Viewer, event: Event) -> ShownBefore:
     """What was shown before an event to anybody in its run, and to its actor outside any."""
     views, rights = viewer.now, viewer.rights_now
     ids = [id for id in dict.fromkeys(islice(_heard_before(views, event), MOST_SHOWN)) if id != event.id]
-    items = {id: item for id in ids if (item := item_at(views, id)) is not None}
+    items = {item.id: item for item in items_at(views, ids)}
     stones = (views.get("memory.tombstones", id) for id in ids if id not in items)
     erased = any(stone is not None and stone["erased"] for stone in stones)
     events = session.ledger.events_by_id([id for id in ids if id not in items])

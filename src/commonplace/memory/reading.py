@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from ..access.masking import masked
 from ..access.rights import OWNER, Rights, may_see_of, rights_of
 from ..errors import NotFound
+from ..ledger.encoding import decode
 from ..ledger.labels import FLOWING
 from ..ledger.reader import ViewReader
 from ..ledger.scopes import SCOPE
@@ -27,6 +28,15 @@ def item_at(views: ViewReader, id: str) -> Item | None:
     """An item with the labels that hold for it by now, and its secrets."""
     row = views.get("memory.items", id)
     return None if row is None else labelled(views, from_row(row))
+
+
+def items_at(views: ViewReader, ids: Iterable[str]) -> list[Item]:
+    """Those of these items that there are, each once, read together."""
+    keys = [(id,) for id in dict.fromkeys(ids)]
+    rows = [row for row in views.get_all(decode, "memory.items", keys) if row is not None]
+    items = [from_row(row) for row in rows]
+    changed = views.get_all(decode, "labels", [(item.id,) for item in items])
+    return [_with_labels(item, labels or {}) for item, labels in zip(items, changed, strict=True)]
 
 
 def labelled(views: ViewReader, item: Item) -> Item:

@@ -14,15 +14,15 @@ from ..access.masking import kinds_of_secrets, masked
 from ..access.rights import THREAD, Rights, rights_of
 from ..errors import BadInput, CommonplaceError, NotFound, shown
 from ..ledger.checks import check_each, check_flag, check_name, check_text, to_us, without_none
-from ..ledger.encoding import blobs_of, decode, encode_payload
+from ..ledger.encoding import blobs_of, encode_payload
 from ..ledger.labels import SENSITIVITY, TRUST, strictness
 from ..verbs import RunId
 from .cores import core_of, may_know, no_core
 from .echoes import MOST_SHOWN, comparable, echo_among, texts_of
 from .exclusions import excluded
 from .fields import check_one_of, check_tasks, checked, shape_of
-from .items import Held, Item, from_row, texts_in, value_text
-from .reading import labelled
+from .items import Held, Item, texts_in, value_text
+from .reading import items_at
 from .repository_facts import checked_fact
 from .requests import ItemOrId, Previewed, Remember, RememberMany, RememberResult, check_items, id_of
 from .settings import Settings, settings_of
@@ -421,8 +421,7 @@ def _heard(
         for where in dict.fromkeys((run or "", ""))
         for _, id in views.scan("memory.heard", views.scope, where, actor, limit=MOST_SHOWN, reverse=True)
     }
-    rows = zip(ids, views.get_all(decode, "memory.items", [(id,) for id in ids]), strict=True)
-    items = {id: labelled(views, from_row(row)) for id, row in rows if row is not None}
+    items = {item.id: item for item in items_at(views, ids)}
     others = session.ledger.events_by_id([id for id in ids if id not in items and id not in parents])
     # What was said in a conversation is a source: keeping it is no echo, however it was found.
     told = [event for event in others if not event.kind.startswith(THREAD)]

@@ -47,12 +47,11 @@ def decide_shown(overlay: Overlay, requests: tuple[Shown, ...]) -> None:
 
 def not_noted(overlay: Overlay, request: Shown) -> list[str]:
     """What of this the book does not say yet, without what was erased meanwhile."""
-    return [
-        id
-        for id in dict.fromkeys(request.shown)
-        if overlay.get("memory.shown", overlay.scope, request.run or "", id, request.actor) is None
-        and not _gone(overlay, id)
-    ]
+    keys = {id: (overlay.scope, request.run or "", id, request.actor) for id in request.shown}
+    overlay.prefetch(("memory.shown", key) for key in keys.values())
+    new = [id for id, key in keys.items() if overlay.get("memory.shown", *key) is None]
+    overlay.prefetch_records(new)
+    return [id for id in new if not _gone(overlay, id)]
 
 
 def _gone(overlay: Overlay, id: str) -> bool:

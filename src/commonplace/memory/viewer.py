@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import to_builtins
@@ -15,7 +15,7 @@ from ..ledger.keys import Key
 from ..ledger.scopes import SCOPE, SCOPED, name_of
 from .cores import Core, may_know
 from .items import Item, without_secrets
-from .reading import all_items, compared, item_at, may_read
+from .reading import all_items, compared, item_at, items_at, may_read
 from .settings import Settings, settings_of
 from .visibility import readable_ids
 
@@ -99,6 +99,10 @@ class Viewer(NamedTuple):
     def item(self, id: str) -> Item | None:
         item = item_at(self.views, id)
         return item if item is not None and self.allows(item) else None
+
+    def items_of(self, ids: Iterable[str]) -> list[Item]:
+        """Those of these items that it may see, each once."""
+        return list(filter(self.allows, items_at(self.views, ids)))
 
     def items(self) -> Iterator[Item]:
         """Every item that it may see."""

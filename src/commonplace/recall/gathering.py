@@ -154,10 +154,13 @@ def _by_query(
 
     def sift(hits: list[Hit]) -> tuple[list[Gathered], list[Gathered]]:
         with session.viewer(request.at) as viewer:
+            items = {item.id: item for item in _current(viewer, [hit.id for hit in hits])}
             read = [
-                Gathered(item, how, part_of(item, matched_words(hit)), hit.score, _signals(hit))
+                Gathered(
+                    items[hit.id], how, part_of(items[hit.id], matched_words(hit)), hit.score, _signals(hit)
+                )
                 for hit in hits
-                for item in _current(viewer, [hit.id])
+                if hit.id in items
             ]
             known = recorded(viewer.views, [gathered.item for gathered in read])
             bar = Bar(request, viewer.settings, known)
@@ -205,8 +208,7 @@ def _by_rules(viewer: Viewer, rules: DigestRules, now_us: int) -> Iterator[Gathe
 
 
 def _current(viewer: Viewer, ids: Sequence[str]) -> list[Item]:
-    items = (viewer.item(id) for id in dict.fromkeys(ids))
-    return [viewer.shown(item) for item in items if item is not None and item.current]
+    return [viewer.shown(item) for item in viewer.items_of(ids) if item.current]
 
 
 def part_of(item: Item, words: Collection[str] = ()) -> str:

@@ -171,6 +171,7 @@ def decide_receipt(overlay: Overlay, request: Write) -> str:
     be named, nothing is kept that has words in it."""
     payload = {**request.payload, "checks": []}
     payload["shown"] = not_noted(overlay, Shown(request.by, request.run, request.shown))
+    overlay.prefetch_records(request.sources)
     records = [overlay.record_of(id) for id in request.sources]
     whole = len(records) <= MAX_PARENTS and all(
         record is not None and record.body is not None for record in records

@@ -439,8 +439,8 @@ def _holding(
     """The hits that hold, and how many do not, and why. Those that their reader may not see any more are neither."""
     with session.viewer(at) as viewer:
         policy = viewer.settings.stale
-        read = ((hit.id, viewer.item(hit.id)) for hit in hits if hit.kind == CREATED)
-        items = {id: viewer.shown(item) for id, item in read if item is not None}
+        read = viewer.items_of(hit.id for hit in hits if hit.kind == CREATED)
+        items = {item.id: viewer.shown(item) for item in read}
         stale = _stale(session, viewer, list(items.values()), checks)
     holding, reasons = list[HoldingHit](), dict[tuple[str, str], int]()
     for hit in hits:

@@ -21,7 +21,7 @@ import msgspec
 
 from ..errors import BadInput
 from ..ledger.checks import check_path
-from ..ledger.encoding import canonical, convert
+from ..ledger.encoding import canonical, convert, decode
 from ..ledger.events import Event, draft, read_header
 from ..ledger.keys import Key
 from ..ledger.overlay import Overlay
@@ -395,5 +395,7 @@ class Checks:
 
 def recorded(views: ViewReader, items: Sequence[Item]) -> dict[str, RecordedCheck]:
     """What was found last of these items' claims; of those that were never checked, nothing."""
-    rows = {item.id: views.get("recall.checks", item.id) for item in items}
-    return {id: convert(row, RecordedCheck) for id, row in rows.items() if row is not None}
+    rows = views.get_all(decode, "recall.checks", [(item.id,) for item in items])
+    return {
+        item.id: convert(row, RecordedCheck) for item, row in zip(items, rows, strict=True) if row is not None
+    }
