@@ -8,6 +8,7 @@ import re
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -214,33 +215,41 @@ def test_a_client_without_variables_refuses_a_password(home: Path, client: str) 
 
 
 HOOKS = {
-    "claude-code": ("project/.claude/settings.json", ("SessionStart", "PreCompact", "Stop"), 10),
-    "codex": ("project/.codex/hooks.json", ("SessionStart", "PreCompact", "Stop"), 10),
+    "claude-code": ("project/.claude/settings.json", ("SessionStart", "PreCompact", "Stop")),
+    "codex": ("project/.codex/hooks.json", ("SessionStart", "PreCompact", "Stop")),
+    "cursor": ("project/.cursor/hooks.json", ("sessionStart", "preCompact", "stop")),
 }
+
+
+def handlers_of(client: str, listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The handlers of an event. Cursor lists them without groups."""
+    return listed if client == "cursor" else [each for group in listed for each in group["hooks"]]
 
 
 @pytest.mark.parametrize("client", HOOKS)
 def test_hooks_are_added_beside_those_of_others(home: Path, client: str) -> None:
-    file, events, timeout = HOOKS[client]
+    file, events = HOOKS[client]
     settings = home / file
     settings.parent.mkdir()
-    theirs = {"matcher": "startup", "hooks": [{"type": "command", "command": "date"}]}
-    settings.write_text(json.dumps({"description": "ours", "hooks": {"SessionStart": [theirs]}}))
+    own = {"type": "command", "command": "date"}
+    theirs = own if client == "cursor" else {"matcher": "startup", "hooks": [own]}
+    settings.write_text(json.dumps({"description": "ours", "hooks": {events[0]: [theirs]}}))
     assert install(home, client, "--hooks").code == 0
     document = json.loads(settings.read_text())
     assert document["description"] == "ours"
-    assert document["hooks"]["SessionStart"][0] == theirs
+    assert document.get("version") == (1 if client == "cursor" else None)
+    assert document["hooks"][events[0]][0] == theirs
     for event, name in zip(events, ("session-start", "pre-compact", "stop"), strict=True):
-        (handler,) = document["hooks"][event][-1]["hooks"]
+        handler = handlers_of(client, document["hooks"][event])[-1]
         assert handler["command"].endswith(f" --as {client} learn hook {name}")
-        assert handler["timeout"] == timeout
+        assert handler["timeout"] == 10
     written = settings.read_text()
     install(home, client, "--hooks")
     assert settings.read_text() == written
     install(home, client, "--hooks", "--as", "ada")  # replaced, not added
     changed = json.loads(settings.read_text())["hooks"]
-    assert [len(groups) for groups in changed.values()] == [2, 1, 1]
-    assert "--as ada" in changed["Stop"][0]["hooks"][0]["command"]
+    assert [len(listed) for listed in changed.values()] == [2, 1, 1]
+    assert "--as ada" in handlers_of(client, changed[events[2]])[0]["command"]
 
 
 def test_the_hooks_of_gemini_are_printed_with_its_own_names(home: Path) -> None:
@@ -275,7 +284,7 @@ def test_its_page_has_the_configuration_that_is_printed(home: Path, client: str)
     assert f"mcp --install {client}" in page.read_text()
 
 
-@pytest.mark.parametrize("words", [["emacs"], ["cursor", "--hooks"], ["codex", "--name", "a.b"]])
+@pytest.mark.parametrize("words", [["emacs"], ["zed", "--hooks"], ["codex", "--name", "a.b"]])
 def test_what_cannot_be_set_up_is_refused(home: Path, words: list[str]) -> None:
     assert install(home, *words, "--json").error["code"] == "bad_input"
     assert not (home / ".codex").exists()

@@ -114,6 +114,31 @@ def test_a_conversation_of_codex_is_saved_too(book: Path, tmp_path: Path) -> Non
     assert [message.text for message in messages] == ["CONSTRAINT: never push to main", "The tests pass now."]
 
 
+def test_cursor_is_answered_in_its_own_form(book: Path, tmp_path: Path) -> None:
+    def said(role: str, text: str) -> str:
+        return json.dumps({"role": role, "message": {"content": [{"type": "text", "text": text}]}})
+
+    def sent(event: str, **more: object) -> dict[str, object]:
+        common = {"conversation_id": "c1", "hook_event_name": event, "cursor_version": "3.1.0"}
+        return {**common, "workspace_roots": ["/project"], **more}
+
+    transcript = tmp_path / "c1.jsonl"
+    asked = "<timestamp>now</timestamp>\n<user_query>\nCONSTRAINT: never push to main\n</user_query>"
+    rows = [said("user", asked), said("assistant", "The tests pass now."), '{"type": "turn_ended"}']
+    transcript.write_text("\n".join(rows))
+    started = hook(book, "session-start", sent("sessionStart", session_id="c1", composer_mode="agent"))
+    assert started.err == ""
+    assert [*started.json] == ["additional_context"]
+    assert "The login router is in app.py" in started.json["additional_context"]
+    for _ in range(2):
+        assert hook(book, "pre-compact", sent("preCompact", transcript_path=str(transcript))).json == {}
+    assert hook(book, "stop", sent("stop", status="completed", loop_count=0)).json == {}
+    with commonplace.open(book, create=False) as opened:
+        messages = opened.as_actor("coder").thread("session c1 of coder").messages()
+    assert [message.text for message in messages] == ["CONSTRAINT: never push to main", "The tests pass now."]
+    assert "Session c1 answered." in days_of(book)
+
+
 def test_stopping_is_one_line_for_each_session_and_day(book: Path) -> None:
     for session in ("s1", "s1", "s2"):
         assert hook(book, "stop", {"session_id": session}) == Ran(0, "", "")

@@ -13,7 +13,7 @@ import shlex
 import shutil
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,6 +87,10 @@ class Hooks(NamedTuple):
     file: Callable[[], ConfigFile]
     events: Mapping[str, str]
     timeout: int = HOOK_SECONDS
+    grouped: bool = True
+    """Whether an event lists groups of handlers, and not the handlers themselves."""
+    fixed: Mapping[str, Any] = {}
+    """What the file says besides the hooks."""
 
 
 MOMENTS = {"SessionStart": "session-start", "PreCompact": "pre-compact", "Stop": "stop"}
@@ -94,13 +98,17 @@ MOMENTS = {"SessionStart": "session-start", "PreCompact": "pre-compact", "Stop":
 HOOKS = {
     "claude-code": Hooks(_project(".claude/settings.json"), MOMENTS),
     "codex": Hooks(_project(".codex/hooks.json"), MOMENTS),
+    "cursor": Hooks(
+        _project(".cursor/hooks.json"), {name[0].lower() + name[1:]: moment for name, moment in MOMENTS.items()},
+        grouped=False, fixed={"version": 1},
+    ),
     # It says nothing of what its transcripts look like, so nothing is saved of them.
     "gemini": Hooks(
         _project(".gemini/settings.json"), {"SessionStart": "session-start", "AfterAgent": "stop"},
         HOOK_SECONDS * 1000,
     ),
 }  # fmt: skip
-"""The clients whose hooks we answer: they send and take the same JSON."""
+"""The clients whose hooks we answer."""
 
 CLIENTS = {
     "claude-code": Client(_project(".mcp.json"), "mcpServers", f"${{{BOOK}}}", True, {"type": "stdio"}),
@@ -283,29 +291,36 @@ def _json_with(before: str, key: str, name: str, entry: Mapping[str, Any]) -> st
 
 def _hooks_with(before: str, hooks: Hooks, command: Sequence[str]) -> str:
     """Settings with our hooks: each is added once, and replaced where an earlier one is."""
-    document = _read_json(before)
+    document = {**hooks.fixed, **_read_json(before)}
     listed = dict(_table(document.get("hooks", {}), "hooks"))
     changed = False
     for event, moment in hooks.events.items():
         ours = re.compile(rf"\bcommonplace\b.* hook {moment}$")
         words = shlex.join([*command, "learn", "hook", moment])
         handler = {"type": "command", "command": words, "timeout": hooks.timeout}
-        groups = listed.get(event, [])
-        if not isinstance(groups, list):
+        listed_here = listed.get(event, [])
+        if not isinstance(listed_here, list):
             raise ValueError(f"hooks.{event} is not a list")  # noqa: TRY004  about a file
         found = [
-            (group["hooks"], place)
-            for group in groups
-            if isinstance(group, dict) and isinstance(group.get("hooks"), list)
-            for place, each in enumerate(group["hooks"])
+            (handlers, place)
+            for handlers in (_grouped(listed_here) if hooks.grouped else [listed_here])
+            for place, each in enumerate(handlers)
             if isinstance(each, dict) and ours.search(str(each.get("command")))
         ]
         for handlers, place in found[:1]:
             changed |= handlers[place].get("command") != words
             handlers[place] = {**handler, **handlers[place], "command": words}
         if not found:
-            listed[event], changed = [*groups, {"hooks": [handler]}], True
+            listed[event] = [*listed_here, {"hooks": [handler]} if hooks.grouped else handler]
+            changed = True
     return _as_json({**document, "hooks": listed}, before) if changed else before
+
+
+def _grouped(groups: list[Any]) -> Iterator[list[Any]]:
+    """The lists of handlers in the groups of an event."""
+    for group in groups:
+        if isinstance(group, dict) and isinstance(group.get("hooks"), list):
+            yield group["hooks"]
 
 
 # TOML: our own table is changed as text, because no parser of the standard library keeps comments

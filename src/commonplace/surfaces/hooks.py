@@ -36,6 +36,8 @@ MOST_TRANSCRIPT = 400_000
 MOST_MESSAGES = 100
 TEXTS = ("text", "input_text", "output_text")
 """The parts of a message that somebody said."""
+TYPED_IN_CURSOR = "<user_query>", "</user_query>"
+"""What stands before and after the words of a user, to which Cursor adds the time, open files and so on."""
 MOST_LOG = 256_000
 """Bytes after which the log of hooks begins anew."""
 RESUME, BRIEF, SUMMARY = 4_000, 2_400, 3_000
@@ -48,41 +50,48 @@ def hook(shell: Shell, event: str, *, seconds: float = DEADLINE) -> Output:
     day's log. Ends with exit code 0, whatever happens; what went wrong is on stderr and in hooks.log beside the book.
 
     `event` is session-start, pre-compact or stop. `seconds` is how long it takes at most."""
-    parts = list[str]()
-    over = threading.Timer(seconds, _give_up, (shell, event, seconds, parts))
+    answer = HookAnswer(event)
+    over = threading.Timer(seconds, _give_up, (shell, event, seconds, answer))
     over.daemon = True
     over.start()
     try:
-        answer = _answered(shell, event, parts)
+        asked = _input()
+        answer.for_cursor = "cursor_version" in asked
+        _find_out(shell, event, asked, answer.parts)
     except BookNotFound as error:  # nothing to remember yet, and nothing is created
         print(f"commonplace: {clean(str(error))}", file=sys.stderr)
-        answer = ""
     except CommonplaceError as error:
         _report(shell, event, str(error))
-        answer = _context(event, parts)
     except Exception as error:  # noqa: BLE001  reported: an error of ours must not stop the host
         _report(shell, event, "".join(traceback.format_exception_only(error)).strip())
-        answer = _context(event, parts)
     over.cancel()
-    return Output(json.loads(answer) if answer else {}, [answer] if answer else [])
+    text = answer.text()
+    return Output(json.loads(text) if text else {}, [text] if text else [])
 
 
-def _answered(shell: Shell, event: str, parts: list[str]) -> str:
-    asked = _input()
+class HookAnswer:
+    """What a hook has found out so far, in the form that its host takes."""
+
+    def __init__(self, event: str) -> None:
+        self._event, self.parts, self.for_cursor = event, list[str](), False
+
+    def text(self) -> str:
+        """What the host reads: above all what it adds to the context of its agent."""
+        context = "\n\n".join(self.parts) if self._event == "session-start" else ""
+        if self.for_cursor:
+            return json.dumps({"additional_context": context} if context else {})
+        if not context:
+            return ""
+        more = {"hookEventName": "SessionStart", "additionalContext": context}
+        return json.dumps({"hookSpecificOutput": more})
+
+
+def _find_out(shell: Shell, event: str, asked: dict[str, Any], parts: list[str]) -> None:
     if event not in DO:
         raise BadInput(f"event {shown(event)} is not known: name one of {', '.join(DO)}")
     shell.open(timeout=LOCKED)
     for part in DO[event](shell.acting(), asked):
         parts.append(part)  # noqa: PERF402  one by one, for when time is up
-    return _context(event, parts)
-
-
-def _context(event: str, parts: list[str]) -> str:
-    """What the host adds to the context of its agent."""
-    if event != "session-start" or not parts:
-        return ""
-    more = {"hookEventName": "SessionStart", "additionalContext": "\n\n".join(parts)}
-    return json.dumps({"hookSpecificOutput": more})
 
 
 def _input() -> dict[str, Any]:
@@ -98,7 +107,7 @@ def _input() -> dict[str, Any]:
 
 
 def _session_of(asked: dict[str, Any]) -> str:
-    id = asked.get("session_id")
+    id = asked.get("session_id", asked.get("conversation_id"))  # Cursor says the latter, at a start both
     return id if isinstance(id, str) and id.isprintable() and 0 < len(id) <= 100 else "unknown"
 
 
@@ -172,34 +181,46 @@ def _messages(path: object) -> list[dict[str, Any]]:
 
 
 def _message(row: bytes) -> dict[str, Any] | None:
-    """One line of a transcript; None for one that was cut off, or is about something else."""
+    """One line of a transcript; None for one that was cut off, or is about something else. Claude Code gives a message
+    an id; for Codex and Cursor, which give none, the line tells it from others."""
+    id: object = hashlib.sha256(row).hexdigest()[:32]
     try:
         entry = json.loads(row)
-        if entry.get("type") == "response_item":  # of Codex, which gives a message no id
-            message, id = entry["payload"], hashlib.sha256(row).hexdigest()[:32]
+        if entry.get("type") == "response_item":  # Codex
+            role, content = entry["payload"]["role"], entry["payload"]["content"]
+        elif "role" in entry:  # Cursor
+            role, content = entry["role"], entry["message"]["content"]
         else:
-            message, id = entry["message"], entry["uuid"]
-        role, content = message["role"], message["content"]
+            role, content, id = entry["message"]["role"], entry["message"]["content"], entry["uuid"]
         texts = (
             [content] if isinstance(content, str) else [p["text"] for p in content if p.get("type") in TEXTS]
         )
         text = "\n".join(texts).strip()
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         return None
+    if "role" in entry:
+        text = _typed_in_cursor(text)
     if role not in ("user", "assistant") or not isinstance(id, str) or not text:
         return None
     return {"role": role, "content": text, "id": id}
 
 
+def _typed_in_cursor(text: str) -> str:
+    begin, end = TYPED_IN_CURSOR
+    _, found, rest = text.partition(begin)
+    typed, closed, _ = rest.partition(end)
+    return typed.strip() if found and closed else text
+
+
 # what went wrong
 
 
-def _give_up(shell: Shell, event: str, seconds: float, parts: list[str]) -> None:
+def _give_up(shell: Shell, event: str, seconds: float, answer: HookAnswer) -> None:
     """End the process, whatever it waits for. What was found out so far is printed; a book survives that, as it does a
     kill."""
     try:
         _report(shell, event, f"it took more than {seconds:g} seconds, and was ended")
-        print(_context(event, parts), flush=True)
+        print(answer.text(), flush=True)
     finally:
         os._exit(0)
 

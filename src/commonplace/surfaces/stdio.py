@@ -31,7 +31,7 @@ def mcp(
     for the nine tools of the reference memory server in place of ours. `run` is the run that the actor is an agent of.
     `install` is the client to set up: claude-code, claude-desktop, cursor, codex, vscode, gemini or zed, which acts
     under that name unless `--as` says another. `hooks` is whether to set up its hooks,
-    too: those of claude-code, codex and gemini. `print_only`
+    too: those of claude-code, codex, cursor and gemini. `print_only`
     is whether to print the configuration and write nothing. `name` is what the client calls the server: give another
     for each book."""
     if compat not in (None, "server-memory"):
