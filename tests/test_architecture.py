@@ -52,7 +52,7 @@ MAY_IMPORT = {
     },
     "remote": {
         "errors", "version", "telemetry", "ledger", "engines.contract", "access", "work", "threads", "verbs", "session",
-        "run", "participant", "registry", "admin", "wire", "aio",
+        "run", "participant", "registry", "admin", "wire", "aio", "files",
     },
 }  # fmt: skip
 # The modules of the package itself, from the lowest to the highest: each may import the folders and those before it.

@@ -22,6 +22,7 @@ from starlette.routing import Route
 import commonplace
 from commonplace import Book
 from commonplace.surfaces.http.limits import Repeats, ServerLimits
+from commonplace.surfaces.http.messages import Rendered
 from commonplace.surfaces.network import served as served_verbs
 
 from .serving import Served
@@ -569,12 +570,12 @@ def test_one_client_does_not_push_out_what_another_may_repeat() -> None:
     async def play() -> None:
         repeats, made = Repeats(most=2, most_bytes=100), list[str]()
 
-        async def call(name: str) -> bytes:
+        async def call(name: str) -> Rendered:
             made.append(name)
-            return b"x" * 60
+            return Rendered(b"x" * 60)
 
-        async def once(client: str, name: str, *, again: bool = False) -> bytes | None:
-            return await repeats.once(client, (client, name), b"", lambda: call(name), len, again=again)
+        async def once(client: str, name: str, *, again: bool = False) -> Rendered | None:
+            return await repeats.once(client, (client, name), b"", lambda: call(name), again=again)
 
         await once("ada", "a")
         for number in range(5):
@@ -586,6 +587,24 @@ def test_one_client_does_not_push_out_what_another_may_repeat() -> None:
         assert made.count("b0") == 1
 
     asyncio.run(play())
+
+
+@pytest.mark.spec("7.4")
+def test_a_page_of_large_events_ends_early_and_nothing_is_left_out(book: Book) -> None:
+    for number in range(10):
+        book.record("agent.spoke", payload={"text": str(number) * 3_000})
+    with limited(book, page_bytes=7_000) as (_, api):
+        after, pages = 0, list[list[int]]()
+        while after is not None:
+            page = api("GET", f"/v1/events?after={after}").body
+            pages.append([event["position"] for event in page["events"]])
+            after = page["next"]
+        assert [len(page) for page in pages] == [3, 3, 3, 1]
+        assert [position for page in pages for position in page] == list(range(1, 11))
+        with stream(api, "/v1/watch?after=0") as events:
+            assert [next(events)["id"] for _ in range(10)] == [str(position) for position in range(1, 11)]
+    with limited(book, page_bytes=1) as (_, api):
+        assert len(api("GET", "/v1/events").body["events"]) == 1
 
 
 @pytest.mark.spec("7.4")

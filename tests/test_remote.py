@@ -18,7 +18,7 @@ import pytest
 import commonplace
 from commonplace import Book, errors
 from commonplace.errors import CommonplaceError
-from commonplace.registry import PLACES, every_verb, not_served, only_reads
+from commonplace.registry import CONTENT, PLACES, every_verb, not_served, only_reads
 from commonplace.remote.connection import HiddenText
 from commonplace.surfaces.http.messages import problem
 from commonplace.surfaces.network import served as verbs_served
@@ -83,7 +83,7 @@ def _fill(book: Book) -> None:
 
 
 def _calls(book: Book) -> dict[str, Callable[[Any], Any]]:
-    """A call of every verb that only reads, by its path. The ids are those of `_fill`."""
+    """A call of every verb that only reads and writes no file, by its path. The ids are those of `_fill`."""
     item = book.memory.list().items[0].id
     receipt = book.receipts.list()[0].id
     artifact = book.work(id="auth").records("artifact")[0].id
@@ -188,7 +188,7 @@ def _outcome(call: Callable[[Any], Any], book: Any) -> Any:
 def test_every_verb_that_reads_answers_the_same_as_the_book_itself(both: Both) -> None:
     _fill(both.here)
     calls = _calls(both.here)
-    assert set(calls) == {path for path, verb in verbs_served().items() if only_reads(verb)}
+    assert set(calls) == {path for path, verb in verbs_served().items() if only_reads(verb)} - CONTENT.keys()
     head = both.here.head
     for path, call in calls.items():
         expected, answered = _outcome(call, both.here), _outcome(call, both.there)
@@ -348,8 +348,9 @@ def test_what_is_not_served_says_so_before_anything_is_sent(both: Both, tmp_path
     _fill(both.here)
     work = both.there.work(id="auth")
     for act in (
-        lambda: both.there.memory.export(tmp_path / "x"),
-        lambda: both.there.admin.backup(tmp_path / "x"),
+        lambda: both.there.memory.import_(tmp_path),
+        lambda: both.there.admin.proof(both.there.admin.find("lift"), tmp_path / "x"),
+        lambda: both.there.admin.copy(both.here),
         lambda: both.there.runs.execute(tmp_path),
         lambda: both.there.run(tmp_path),
         lambda: both.there.mirror,
@@ -371,7 +372,9 @@ def test_every_verb_is_served_or_is_listed_with_its_reason() -> None:
     paths = {".".join(verb.path) for verb in every_verb(properties=True)}
     reasons = {".".join(verb.path): not_served(verb) for verb in every_verb(properties=True)}
     assert {path for path, why in reasons.items() if not why} == set(verbs_served())
-    assert set(PLACES) <= paths
+    assert {*PLACES, *CONTENT} <= paths
+    for path, name in CONTENT.items():  # no caller names a file of the server's host
+        assert name not in {parameter.name for parameter in verbs_served()[path].parameters}
 
 
 # asyncio

@@ -68,6 +68,14 @@ class Status(msgspec.Struct, frozen=True):
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
+def check_free(name: str, path: str | Path) -> Path:
+    """The path of a file that is not there yet. Raises BadInput."""
+    target = check_path(name, path)
+    if os.path.lexists(target):
+        raise BadInput(f"{target} exists: choose a file that does not, so that nothing is overwritten")
+    return target
+
+
 class Admin:
     """Checking, copying, erasing and rebuilding a whole book."""
 
@@ -341,10 +349,8 @@ class Admin:
         from .book import open
         from .ledger.transfer import copy_book
 
-        target, beside = check_path("to", to), self._session.services.beside
+        target, beside = check_free("to", to), self._session.services.beside
         check_call("progress", progress)
-        if os.path.lexists(target):
-            raise BadInput(f"{target} exists: choose a file that does not, so that nothing is overwritten")
         head = self._ledger.store.backup(target)
         if head is not None:
             if is_ours(self._ledger, beside):

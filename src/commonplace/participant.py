@@ -24,7 +24,7 @@ from .receipts import Receipts
 from .runs import Runs, run
 from .session import Session
 from .threads.verbs import Threads, thread
-from .verbs import method, namespace
+from .verbs import method, namespace, verb
 from .work.opening import Works, work
 
 if TYPE_CHECKING:
@@ -123,8 +123,11 @@ class Actor(Participant):
         super().__init__(session)
         self.name = session.actor
 
+    @verb
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
-        """Write the events that this actor may see as JSONL, without secrets. Returns how many."""
+        """Write the events that this actor may see as JSONL, without secrets. Returns how many.
+
+        `to` is the file to write."""
         from .ledger.transfer import excerpt_lines, write_export
 
         session, path = self._session, check_path("to", to)

@@ -88,12 +88,14 @@ def every_verb(properties: bool = False) -> Iterator[Verb]:
     """Every verb of a book: those of its owner, most of which everybody has, and those of handles; with `properties`,
     also what is read without a call."""
     from .book import Book
+    from .participant import Actor
 
     yield from verbs_of(Book, properties=properties)
+    yield verb_of(("export",), Actor.export)  # the owner's is `admin.export`
     for name, (kind, _) in HANDLES.items():
         for verb in verbs_of(kind, name, properties=properties):
             # A turn has the verbs of an actor, too. They are asked for by an actor within a run.
-            if kind is not Turn or not hasattr(Book, verb.path[1]):
+            if kind is not Turn or not (hasattr(Book, verb.path[1]) or hasattr(Actor, verb.path[1])):
                 yield _with_ids(verb)
 
 
@@ -107,8 +109,8 @@ id of what it makes."""
 
 def only_reads(verb: Verb) -> bool:
     """Whether a verb writes nothing. Every verb that reads takes `at`."""
-    names = {parameter.name for parameter in verb.parameters}
-    return ("at" in names and not names & WRITING) or ".".join(verb.path) in PROPERTIES
+    names, path = {parameter.name for parameter in verb.parameters}, ".".join(verb.path)
+    return ("at" in names and not names & WRITING) or path in PROPERTIES or CONTENT.get(path) == "to"
 
 
 MADE_UNDER_ID = ("record", "remember", "documents.log", "documents.write_notes", "work.add_task")
@@ -121,7 +123,13 @@ NOT_SERVED = {
     "admin.copy": FILES, "mirror.sync": FILES, "mirror.status": FILES, "thread.learn": CALLED,
 }  # fmt: skip
 """Verbs that are not served, and why. Those that take a path are not served either, apart from `artifact`, which takes
-it as a name, and those of PLACES, which are served without it."""
+it as a name, those of PLACES, which are served without it, and those of CONTENT."""
+CONTENT = {
+    "export": "to", "admin.backup": "to", "admin.export": "to", "memory.export": "to", "thread.export": "to",
+    "work.manage.export": "to", "admin.import_": "source", "memory.import_": "source",
+}  # fmt: skip
+"""Verbs that write a file (`to`) or read one (`source`). Where they are served the content of the file travels, and its
+path is one of the caller's host."""
 PLACES = {"run": ("workflow",), "run.child": ("policy", "start", "folder", "persistence")}
 """Parameters that are left out where a verb is served: they are about files of the host, or read from them."""
 
@@ -132,7 +140,7 @@ def not_served(verb: Verb) -> str:
     if path in NOT_SERVED:
         return NOT_SERVED[path]
     takes_path = any(name_of(kind) == "Path" for each in verb.parameters for kind in each.kinds)
-    return FILES if takes_path and verb.name != "artifact" and path not in PLACES else ""
+    return FILES if takes_path and verb.name != "artifact" and path not in PLACES | CONTENT else ""
 
 
 def verb_at(path: str) -> Verb:

@@ -25,6 +25,8 @@ from .registry import HANDLES, ids_of
 from .threads.verbs import Thread
 from .work.holding import Claim
 
+TYPED = "application/vnd.commonplace+json"
+"""The media type of values in this form."""
 PACKAGE = __name__.partition(".")[0]
 MARK = "$"
 DEEPEST = 200

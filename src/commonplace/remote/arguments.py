@@ -135,6 +135,8 @@ def query_of(given: Mapping[str, Any]) -> str:
 
 
 def _in_query(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, date):
         return value.isoformat()
     return check_text(name, value) if isinstance(value, str) else str(value)

@@ -12,7 +12,7 @@ from io import BufferedReader, RawIOBase
 from ipaddress import ip_address
 from threading import Event as Flag
 from time import monotonic
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -30,12 +30,14 @@ from ..errors import (
 )
 from ..telemetry import carry
 from ..version import install_hint
+from ..wire import TYPED
 
-TYPED = "application/vnd.commonplace+json"
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 """How many seconds to wait before a call is sent again."""
 QUIET = 60.0
 """After how many seconds without a word a stream is taken for broken. A server says every 15 that it is still there."""
+PART = 1 << 18
+"""How many bytes of a file are read at once."""
 CONNECTIONS = 64
 """How many connections are kept for later calls."""
 
@@ -150,11 +152,14 @@ class ServerConnection:
         key: str | None = None,
         ids: tuple[str, ...] = (),
         repeatable: bool = False,
+        into: BinaryIO | None = None,
     ) -> Any:
-        """What the server answers. A call is sent again until its deadline when the server is busy or cannot be
-        reached; a call that writes carries a key, by which one process of the server makes it once. Another process
-        refuses to make it again, unless it is `repeatable`. Raises OutcomeUnknown, with the `ids` of what it would have
-        made, if a call that writes may have landed, and EngineUnavailable if none has."""
+        """What the server answers; `into` takes the content of the file that it sends with its answer.
+
+        A call is sent again until its deadline when the server is busy or cannot be reached; a call that writes carries
+        a key, by which one process of the server makes it once. Another process refuses to make it again, unless it is
+        `repeatable`. Raises OutcomeUnknown, with the `ids` of what it would have made, if a call that writes may have
+        landed, and EngineUnavailable if none has."""
         deadline, pause, may_have_landed = monotonic() + self.timeout, FIRST_PAUSE, False
         sent = dict(headers)
         if not safe:
@@ -164,7 +169,7 @@ class ServerConnection:
                 self.instance
             )  # before it is sent: a later answer to another thread may be of a new process
             try:
-                response = self._send(method, path, body, sent, deadline)
+                response = self._send(method, path, body, sent, deadline, into)
             except _NotSent as error:
                 trouble: Exception = error
             except _Broken as error:
@@ -178,7 +183,7 @@ class ServerConnection:
                 self.instance = response.headers.get("Commonplace-Instance", self.instance)
                 told = told_by(response)
                 if response.status == 200:
-                    return decoded(response)
+                    return decoded(response, with_file=into is not None)
                 trouble = error_of(response, told, self.url)
                 if (
                     "code" not in told and response.status >= 500
@@ -199,15 +204,42 @@ class ServerConnection:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     def _send(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], deadline: float
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        deadline: float,
+        into: BinaryIO | None,
     ) -> Any:
         left = max(deadline - monotonic(), 0.001)
         timeout = self._timeout(total=left, connect=left, read=left)
         with self._told_errors():
-            return self._calls.urlopen(
+            response = self._calls.urlopen(
                 method, self._address.path + path, body=body, headers=self._headers(headers), timeout=timeout,
-                retries=False, redirect=False, assert_same_host=False,
+                retries=False, redirect=False, assert_same_host=False, preload_content=into is None,
             )  # fmt: skip
+            if into is not None and response.status != 200:
+                response.read(cache_content=True)
+        if into is not None and response.status == 200:
+            self._receive(response, into)
+        return response
+
+    def _receive(self, response: Any, into: BinaryIO) -> None:
+        """Read an answer to its end, into a file that may hold a part of an earlier try."""
+        into.seek(0)
+        into.truncate()
+        parts = response.stream(PART, decode_content=True)
+        try:
+            while True:
+                with self._told_errors():
+                    part = next(parts, None)
+                if part is None:
+                    return
+                into.write(part)
+        except BaseException:
+            response.close()
+            raise
 
     def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         own = {"Accept": TYPED, "Content-Type": TYPED, **headers}
@@ -376,9 +408,12 @@ def retry_after(response: Any) -> float:
     return float(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0.0
 
 
-def decoded(response: Any) -> Any:
+def decoded(response: Any, *, with_file: bool) -> Any:
+    """What a verb has answered: the content, or a header where the content is a file."""
     try:
-        return msgspec.json.decode(response.data)
+        return msgspec.json.decode(
+            response.headers.get("Commonplace-Answer", "") if with_file else response.data
+        )
     except msgspec.MsgspecError as error:
         raise EngineUnavailable(f"what answered is no commonplace server: {error}") from error
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from time import monotonic
 from typing import Any, cast
 from urllib.parse import quote
@@ -13,24 +14,36 @@ from urllib.parse import quote
 import msgspec
 
 from ..access.rights import OWNER
-from ..errors import BadInput, BookClosed, EngineUnavailable, NotEnabled, NotFound, TooManyRequests, shown
-from ..ledger.checks import check_position, check_seconds
+from ..admin import check_free
+from ..errors import (
+    BadInput,
+    BookClosed,
+    CommonplaceError,
+    EngineUnavailable,
+    NotEnabled,
+    NotFound,
+    TooManyRequests,
+    shown,
+)
+from ..files.safe import new_file
+from ..ledger.checks import check_path, check_position, check_seconds
 from ..ledger.events import Event, new_id
 from ..ledger.ledger import At
 from ..participant import Actor
-from ..registry import HANDLES, MADE_UNDER_ID, PLACES, every_verb, ids_of, not_served, only_reads
+from ..registry import CONTENT, HANDLES, MADE_UNDER_ID, PLACES, every_verb, ids_of, not_served, only_reads
 from ..run import Run, Turn
 from ..session import Session
 from ..threads.verbs import Thread
 from ..verbs import Verb
-from ..wire import incoming, outgoing
+from ..wire import TYPED, incoming, outgoing
 from ..work.holding import Claim
 from ..work.tasks import Task
 from ..work.verbs import Work
 from .arguments import arguments, artifacts_sent, query_of, sent, with_content
-from .connection import FIRST_PAUSE, LONGEST_PAUSE, QUIET, TYPED, ServerConnection, error_from
+from .connection import FIRST_PAUSE, LONGEST_PAUSE, QUIET, ServerConnection, error_from
 
 PAGE = 1_000
+FILE = "application/octet-stream"
 LONGEST_HEADER = 8_000
 REPEATABLE = {
     "claim.complete",
@@ -143,6 +156,8 @@ class RemoteSession:
         for name in PLACES.get(path, ()):
             if given.pop(name, None) is not None:
                 raise NotEnabled(f"{name} of {path} comes from files of the book's host: open the book there")
+        if path in CONTENT:
+            return self._with_file(verb, holder, given)
         if path == "events":
             return self._events(**given)
         if path == "access.redacted":
@@ -178,33 +193,49 @@ class RemoteSession:
         elif isinstance(answer, Task):
             claim._becomes(answer)
 
-    def _post(
-        self,
-        path: str,
-        given: Mapping[str, Any],
-        headers: Mapping[str, str],
-        *,
-        safe: bool,
-        key: str,
-        ids: tuple[str, ...],
-        repeatable: bool,
-    ) -> Any:
+    def _with_file(self, verb: Verb, holder: Any, given: dict[str, Any]) -> Any:
+        """Call a verb that writes a file of this host, or reads one: the content travels."""
+        path = ".".join(verb.path)
+        name = CONTENT[path]
+        file = check_path(name, given.pop(name))
+        headers, ids = self._of_handle(verb, holder)
+        given = ids | {name: sent(path, name, value) for name, value in given.items()}
+        if name == "source":
+            return self._read_from(file, path, given, headers)
+        if path == "admin.backup":
+            check_free(name, file)
+        try:
+            with new_file(file, None) as content:
+                return self._post(path, given, headers, safe=True, into=content)
+        except OSError as error:
+            if isinstance(error, CommonplaceError):
+                raise
+            raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error
+
+    def _read_from(self, file: Path, path: str, given: Mapping[str, Any], headers: Mapping[str, str]) -> Any:
+        if file.is_dir():
+            raise NotEnabled(f"{file} is a folder: take its files in one by one, or do it on the book's host")
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            raise BadInput(
+                f"{file} cannot be read ({error.strerror}): check its name and its rights"
+            ) from error
+        described = {**headers, "Content-Type": FILE, "Commonplace-File": quote(file.name, safe="")}
+        address = f"/v1/{path.replace('.', '/')}?{query_of(given)}"
+        return incoming(
+            self.connection.ask("POST", address, content, described, safe=False, key=new_id()), self._handle
+        )
+
+    def _post(self, path: str, given: Mapping[str, Any], headers: Mapping[str, str], **how: Any) -> Any:
+        """What the server answers; `how` it is asked for, see `ServerConnection.ask`."""
         try:
             body = msgspec.json.encode(outgoing(given))
         except (TypeError, RecursionError) as error:
             raise BadInput(f"{path} cannot be sent to a server: {error}") from None
         except UnicodeEncodeError:
             raise BadInput(f"{path} cannot be sent: a text in it is not valid Unicode") from None
-        return self.connection.ask(
-            "POST",
-            f"/v1/{path.replace('.', '/')}",
-            body,
-            headers,
-            safe=safe,
-            key=key,
-            ids=ids,
-            repeatable=repeatable,
-        )
+        return self.connection.ask("POST", f"/v1/{path.replace('.', '/')}", body, headers, **how)
 
     def _of_handle(self, verb: Verb, holder: Any) -> tuple[dict[str, str], dict[str, Any]]:
         """Who asks and which ids stand for the handle that a verb is called on. A handle says itself which run it is
@@ -259,9 +290,7 @@ class RemoteSession:
         batches = [list(events)] if isinstance(events, Collection) else ([event] for event in events)
         for batch in batches:
             ids = {"events": [event.id for event in batch]}
-            answer = self._post(
-                "access.redacted", ids, self.headers(), safe=True, key="", ids=(), repeatable=True
-            )
+            answer = self._post("access.redacted", ids, self.headers(), safe=True)
             yield from incoming(answer, self._handle)
 
     def _watch(

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO, NamedTuple
 
 from ..access.rights import OWNER
 from ..book import Book
 from ..errors import BadInput, Denied, NotFound, shown
 from ..participant import Participant, acting_within, begin_look, looking
 from ..recall.book_index import INSTALLED
-from ..registry import PLACES, call, every_verb, not_served
+from ..registry import CONTENT, PLACES, call, every_verb, not_served
 from ..verbs import Verb
 
 MOST_IDS = 1_000
 """How many events one call may name."""
+LONGEST_FILE_NAME = 200
+
+Read = Callable[[], Mapping[str, Any]]
+"""Reads the arguments of a call."""
 
 
 @cache
@@ -29,7 +35,8 @@ def served() -> dict[str, Verb]:
     for verb in every_verb(properties=True):
         if not not_served(verb):
             path = ".".join(verb.path)
-            kept = tuple(each for each in verb.parameters if each.name not in PLACES.get(path, ()))
+            dropped = (*PLACES.get(path, ()), CONTENT.get(path))
+            kept = tuple(each for each in verb.parameters if each.name not in dropped)
             verbs[path] = verb._replace(parameters=kept)
     for path, verb in verbs.items():
         if path.startswith("claim.") and verb.fields:  # it hands them on to the verb of its work
@@ -68,7 +75,7 @@ class Caller(NamedTuple):
         return me if self.look is None else looking(me, self.look)
 
 
-def call_for(book: Book, caller: Caller, verb: Verb, read: Callable[[], Mapping[str, Any]]) -> Any:
+def call_for(book: Book, caller: Caller, verb: Verb, read: Read) -> Any:
     """Call a verb for a caller on a network. `read` reads the arguments, once it is known that the caller may act as it
     asks to."""
     me = caller.participant(book)
@@ -88,6 +95,47 @@ def call_for(book: Book, caller: Caller, verb: Verb, read: Callable[[], Mapping[
         call(me, verb, {name: value for name, value in given.items() if name != "_event"})
     task_id = claimed.payload["task_id"]
     return me.works.containing(task_id).reopen_claim(task_id, claimed.position)
+
+
+class WrittenFile(NamedTuple):
+    """What a verb that writes a file has answered, and the file, open to be read and with no name any more."""
+
+    answer: Any
+    content: BinaryIO
+
+
+def call_writing(book: Book, caller: Caller, verb: Verb, read: Read) -> WrittenFile:
+    """Call a verb that writes a file, which the caller is sent."""
+    with TemporaryDirectory(prefix="commonplace-") as folder:
+        path = Path(folder) / "content"
+        answer = call_for(book, caller, verb, lambda: {**read(), _file_of(verb): path})
+        return WrittenFile(answer, path.open("rb"))
+
+
+def call_reading(book: Book, caller: Caller, verb: Verb, read: Read, name: str, content: bytes) -> Any:
+    """Call a verb that reads a file, whose name and content the caller has sent. The name may tell how it is read."""
+    with TemporaryDirectory(prefix="commonplace-") as folder:
+
+        def asked() -> dict[str, Any]:
+            path = Path(folder) / _check_file_name(name)
+            path.write_bytes(content)
+            return {**read(), _file_of(verb): path}
+
+        return call_for(book, caller, verb, asked)
+
+
+def _file_of(verb: Verb) -> str:
+    """The parameter of a verb that names a file."""
+    return CONTENT[".".join(verb.path)]
+
+
+def _check_file_name(name: str) -> str:
+    """Raises BadInput for a name with a folder in it, and for one that no file may have."""
+    if name in ("", ".", "..") or not name.isprintable() or {"/", "\\"} & set(name):
+        raise BadInput(f"the file is named {shown(name)}: give its name without the folder")
+    if len(name.encode()) > LONGEST_FILE_NAME:
+        raise BadInput(f"the name of the file is too long: at most {LONGEST_FILE_NAME} bytes")
+    return name
 
 
 def _check_embedder(embedder: object) -> None:

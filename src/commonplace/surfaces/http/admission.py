@@ -16,6 +16,8 @@ from .messages import header, header_list
 
 STRANGERS = "strangers"
 """The lane of all requests whose tokens were not valid here before."""
+LOOKUPS, LOOKUPS_EACH = 4, 2
+"""How many tokens are looked up at the same time, and how many of them in one lane."""
 
 
 class Admission(NamedTuple):
@@ -34,18 +36,18 @@ class Gate:
     """Lets requests in. A token is looked up for each request, so that one that was revoked ends at once.
 
     A flood of requests with invalid tokens must not delay clients that have valid ones. So a token that was valid here
-    before is looked up in its client's own lane, and all others share one lane, and a rate for each address.
+    before is looked up in its client's own lane, and all others share one lane, and a rate for each address. A lookup
+    is short and has threads of its own: behind the calls of many busy clients, a new client would never be let in.
     """
 
     def __init__(
         self,
         authenticate: Authenticate,
-        threads: FairThreads,
         limits: ServerLimits,
         hosts: tuple[str, ...],
         origins: tuple[str, ...],
     ) -> None:
-        self._authenticate, self._threads = authenticate, threads
+        self._authenticate, self._threads = authenticate, FairThreads(LOOKUPS, LOOKUPS_EACH)
         self._hosts, self._origins = frozenset(name.lower() for name in hosts), frozenset(origins)
         self._rate = Rate(limits.rate, "with this token")
         self._unknown_rate = Rate(limits.unknown_rate, "from this address without a valid token")
@@ -59,6 +61,10 @@ class Gate:
         admission = await self._looked_up(request)
         self._rate.take(admission.token)
         return _as_asked(request, admission)
+
+    def finish(self) -> None:
+        """Wait for the lookups that have begun; no other begins."""
+        self._threads.finish()
 
     def again(self, request: Request) -> Admission:
         """Who makes a request that is still open. Raises Unauthorized once its token is valid no more."""

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from hashlib import sha256
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID, uuid4, uuid5
 
 from starlette.applications import Starlette
@@ -42,14 +40,25 @@ from ...errors import (
 )
 from ...ledger.checks import check_seconds
 from ...participant import Participant
-from ...registry import MADE_UNDER_ID, only_reads
+from ...registry import CONTENT, MADE_UNDER_ID, only_reads
 from ...telemetry import answering_http
 from ...verbs import Verb
-from ...wire import outgoing
-from ..network import Caller, call_for, served, verb_named
+from ..network import Caller, call_for, call_reading, call_writing, served, verb_named
 from .admission import Admission, Authenticate, Gate, token_of
 from .limits import FairThreads, Rate, Repeats, ServerLimits, Slots
-from .messages import Rendered, from_body, from_query, is_typed, position_in, problem, rendered, shown_plain
+from .messages import (
+    FileResponse,
+    Rendered,
+    from_body,
+    from_query,
+    from_query_of_page,
+    header,
+    is_typed,
+    page_of,
+    position_in,
+    problem,
+    rendered,
+)
 from .request_log import LogLine, field
 from .sessions import McpSessions
 from .streams import EventStreamResponse, EventStreams, StreamRequest, position_of
@@ -89,10 +98,10 @@ class BookServer:
     ) -> None:
         self.book, self.limits = book, limits
         self._threads = FairThreads(limits.threads, limits.threads_each)
-        self._gate = Gate(authenticate, self._threads, limits, hosts, origins)
+        self._gate = Gate(authenticate, limits, hosts, origins)
         self.calls = Slots("calls", limits.at_once, limits.at_once_each)
         self.streams = Slots("streams", limits.streams, limits.streams_each)
-        self._event_streams = EventStreams(book, authenticate, self._threads, limits.page)
+        self._event_streams = EventStreams(book, authenticate, self._threads, limits)
         self._sessions = McpSessions()
         self._repeats, self._readings = Repeats(), Rate(READINGS, "from this address")
         self._lifespan = lifespan
@@ -156,6 +165,7 @@ class BookServer:
                     yield
         finally:
             self.closing.set()
+            self._gate.finish()
             self._threads.finish()  # what is being written
 
     # one request
@@ -302,104 +312,83 @@ class BookServer:
         verb = verb_named(path if "." not in route else "")
         if not admission.allows(path):
             raise Denied(f"this token does not allow {path}")
-        if request.method == "POST":
-            body = await self._body(request)
-            read = partial(from_body, request, verb, body)
-        else:
-            if not only_reads(verb):
-                raise BadMethod(f"{path} writes: use POST", "POST")
-            body, query = b"", request.query_params.multi_items()
-            read = partial(_paged if path == "events" else from_query, verb, query)
+        if request.method == "GET" and not only_reads(verb):
+            raise BadMethod(f"{path} writes: use POST", "POST")
+        body = await self._body(request) if request.method == "POST" else None
+        call = VerbCall(request, admission, verb, body)
         if not only_reads(verb):
-            return (await self._written(request, admission, verb, body, read)).response()
-        answers = self._events if verb.path == ("events",) else self._answer
-        answer = await self._in_thread(
-            admission, partial(answers, admission, verb, read, typed=is_typed(request))
-        )
+            return (await self._written(call)).response()
+        if path in CONTENT:
+            return await self._in_thread(admission, partial(self._file, call))
+        answers = self._events if path == "events" else self._answer
+        answer = await self._in_thread(admission, partial(answers, call))
         return answer.response(request.headers.get("if-none-match", ""))
 
-    def _answer(
-        self, admission: Admission, verb: Verb, read: Callable[[], Arguments], *, typed: bool
-    ) -> Rendered:
-        """What a verb answers."""
-        answer = call_for(self.book, admission.caller, verb, read)
+    def _answer(self, call: VerbCall, more: Mapping[str, Any] | None = None) -> Rendered:
+        """What a verb answers; `more` are arguments that the request's headers have said."""
+
+        def read() -> Arguments:
+            return {**(more or {}), **call.arguments()}
+
+        caller, verb = call.admission.caller, call.verb
+        if call.path in CONTENT:
+            name, content = header(call.request, "file") or "content", call.body or b""
+            answer = call_reading(self.book, caller, verb, read, name, content)
+        else:
+            answer = call_for(self.book, caller, verb, read)
         if hasattr(answer, "__next__"):
             answer = list(answer)
         tagged = only_reads(verb) or type(getattr(answer, "position", None)) is int
-        return rendered(answer, typed=typed, tagged=tagged)
+        return rendered(answer, typed=is_typed(call.request), tagged=tagged)
 
-    def _events(
-        self, admission: Admission, verb: Verb, read: Callable[[], Arguments], *, typed: bool
-    ) -> Rendered:
+    def _events(self, call: VerbCall) -> Rendered:
         """One page of events; `next` is where the following one begins."""
         most, as_of = self.limits.page, 0
 
         def asked() -> Arguments:
             nonlocal most, as_of
-            given = read()
+            given = call.arguments()
             most = min(given.pop("limit", None) or most, most)
             as_of = self.book.ledger.position(given.get("at"))
             return {**given, "at": as_of}
 
-        events = list(islice(call_for(self.book, admission.caller, verb, asked), most + 1))
-        page, more = events[:most], len(events) > most
-        answer = {"events": page, "next": page[-1].position if more else None, "as_of": as_of}
-        return rendered(answer, typed=typed, tagged=True)
+        events = call_for(self.book, call.admission.caller, call.verb, asked)
+        page = page_of(events, is_typed(call.request), most, self.limits.page_bytes)
+        return page.rendered(as_of, is_typed(call.request))
 
-    async def _written(
-        self,
-        request: Request,
-        admission: Admission,
-        verb: Verb,
-        body: bytes,
-        read: Callable[[], Arguments],
-    ) -> Rendered:
+    def _file(self, call: VerbCall) -> Response:
+        """The file that a verb writes, with its answer in a header."""
+        written = call_writing(self.book, call.admission.caller, call.verb, call.arguments)
+        return FileResponse(written.content, written.answer)
+
+    async def _written(self, call: VerbCall) -> Rendered:
         """The answer of a verb that writes, on the conditions that the headers name."""
         more: Arguments = {}
-        tag, key = request.headers.get("if-match"), request.headers.get("idempotency-key")
+        tag, key = call.request.headers.get("if-match"), call.request.headers.get("idempotency-key")
         if tag is not None:
-            if "if_position" not in {parameter.name for parameter in verb.parameters}:
-                raise BadInput(f"{'.'.join(verb.path)} has no version to compare: leave If-Match out")
+            if "if_position" not in {parameter.name for parameter in call.verb.parameters}:
+                raise BadInput(f"{call.path} has no version to compare: leave If-Match out")
             more["if_position"] = position_in(tag)
-        own_id = {} if key is None else _own_id(admission, verb, key)
-
-        def answer() -> Rendered:
-            return self._answer(
-                admission, verb, lambda: {**own_id, **more, **read()}, typed=is_typed(request)
-            )
-
-        call = partial(self._in_thread, admission, answer)
+        own_id = {} if key is None else _own_id(call, key)
+        make = partial(self._in_thread, call.admission, partial(self._answer, call, {**own_id, **more}))
         try:
-            if key is None:
-                return await call()
-            return await self._once(request, admission, verb, body, key, call, has_id=bool(own_id))
+            return await (make() if key is None else self._once(call, key, make, has_id=bool(own_id)))
         except Stale as stale:
             if tag is not None:
                 stale.status = 412  # what HTTP says of an If-Match that does not hold
             raise
 
     async def _once(
-        self,
-        request: Request,
-        admission: Admission,
-        verb: Verb,
-        body: bytes,
-        key: str,
-        call: Callable[[], Awaitable[Rendered]],
-        *,
-        has_id: bool,
+        self, call: VerbCall, key: str, make: Callable[[], Awaitable[Rendered]], *, has_id: bool
     ) -> Rendered:
         """What has an id of its own is made once for ever, because its id comes from the key. Other calls are made once
         as long as this process remembers them; one that may have reached an earlier process has an unknown outcome."""
-        sent_to = request.headers.get("commonplace-sent-to")
+        sent_to = call.request.headers.get("commonplace-sent-to")
         if sent_to not in (None, self.instance) and not has_id:
             raise OutcomeUnknown((), "the server was started anew after the call was sent")
-        headers = f"{request.headers.get('accept')} {request.headers.get('if-match')}"
-        content = sha256(f"{verb.path} {headers}\n".encode() + body).digest()
-        who = f"{admission.token} {admission.caller}"
         again = sent_to is not None and not has_id
         answer = await self._repeats.once(
-            admission.token, (who, key), content, call, lambda made: len(made.content), again=again
+            call.admission.token, (call.who, key), call.digest, make, again=again
         )
         if answer is None:
             raise Conflict("this Idempotency-Key was used for another call: choose a new one for each")
@@ -430,7 +419,7 @@ class BookServer:
         slot.enter_context(self.streams.one(admission.token))
         asked = StreamRequest(
             admission.caller, token_of(request), f"{admission.token} streams", given,
-            head if after is None else after, timeout, outgoing if is_typed(request) else shown_plain, verb,
+            head if after is None else after, timeout, is_typed(request), verb,
         )  # fmt: skip
         return EventStreamResponse(self._event_streams.events(asked), slot, request.state.line)
 
@@ -487,6 +476,38 @@ class BookServer:
         return self.book.head
 
 
+class VerbCall(NamedTuple):
+    """One call of a verb: the request, who makes it, and its body, if it has one."""
+
+    request: Request
+    admission: Admission
+    verb: Verb
+    body: bytes | None
+
+    @property
+    def path(self) -> str:
+        return ".".join(self.verb.path)
+
+    @property
+    def who(self) -> str:
+        """Whose idempotency keys it uses."""
+        return f"{self.admission.token} {self.admission.caller}"
+
+    @property
+    def digest(self) -> bytes:
+        """Of what was asked for, which is the same when the call is sent again."""
+        headers = [self.request.headers.get(name) for name in ("accept", "if-match", "commonplace-file")]
+        asked = f"{self.path} {self.request.url.query} {headers}\n"
+        return sha256(asked.encode() + (self.body or b"")).digest()
+
+    def arguments(self) -> Arguments:
+        """Those in the body, or in the query if there is none, or if it is the content of a file. Raises BadInput."""
+        if self.body is not None and CONTENT.get(self.path) != "source":
+            return from_body(self.request, self.verb, self.body)
+        query = self.request.query_params.multi_items()
+        return from_query_of_page(self.verb, query) if self.path == "events" else from_query(self.verb, query)
+
+
 class _Failed(CommonplaceError):
     """The server itself failed."""
 
@@ -502,32 +523,20 @@ class BadMethod(BadInput):
         self.allowed = allowed
 
 
-def _own_id(admission: Admission, verb: Verb, key: str) -> Arguments:
+def _own_id(call: VerbCall, key: str) -> Arguments:
     """The id of what a call with an idempotency key makes, if the verb takes one: the same for each repetition. Raises
     BadInput."""
     if not 1 <= len(key) <= 200:
         raise BadInput("Idempotency-Key has 1 to 200 characters")
-    path, who = ".".join(verb.path), f"{admission.token} {admission.caller}"
-    if path not in (*CLAIMS, *MADE_UNDER_ID):
+    if call.path not in (*CLAIMS, *MADE_UNDER_ID):
         return {}
-    id = str(uuid5(UUID(int=0), sha256(f"{who}\n{path}\n{key}".encode()).hexdigest()))
-    return {"_event" if path in CLAIMS else "id": id}
+    id = str(uuid5(UUID(int=0), sha256(f"{call.who}\n{call.path}\n{key}".encode()).hexdigest()))
+    return {"_event" if call.path in CLAIMS else "id": id}
 
 
 def _watched(request: Request) -> Verb:
     """The verb whose events a request asks for: of the whole book, or of one work."""
     return served()["work.watch" if request.url.path.endswith("/v1/work/watch") else "watch"]
-
-
-def _paged(verb: Verb, query: list[tuple[str, str]]) -> dict[str, Any]:
-    """The arguments of a page of events."""
-    limits = [text for name, text in query if name == "limit"]
-    given = from_query(verb, [(name, text) for name, text in query if name != "limit"])
-    if limits:
-        if len(limits) > 1 or not re.fullmatch("[1-9][0-9]{0,8}", limits[0], re.ASCII):
-            raise BadInput("limit is a whole number from 1 to 999,999,999")
-        given["limit"] = int(limits[0])
-    return given
 
 
 def _awaited_position(query: Iterable[tuple[str, str]]) -> tuple[int | None, float]:

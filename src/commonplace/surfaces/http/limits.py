@@ -11,14 +11,23 @@ from contextvars import copy_context
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from ...errors import BadInput, BookClosed, CommonplaceError, OutcomeUnknown, TooManyRequests, shown
 from ...ledger.encoding import convert
 
+
+class HasContent(Protocol):
+    """An answer that can be sent again."""
+
+    @property
+    def content(self) -> bytes: ...
+
+
 T = TypeVar("T")
+R = TypeVar("R", bound=HasContent)
 
 
 class ServerLimits(msgspec.Struct, frozen=True):
@@ -50,12 +59,14 @@ class ServerLimits(msgspec.Struct, frozen=True):
     """How many calls may be under way or wait for a thread."""
     at_once_each: int = 64
     """How many of them one token may have."""
-    threads: int = 32
+    threads: int = 8
     """How many calls run at the same time. Tokens take turns."""
-    threads_each: int = 8
+    threads_each: int = 4
     """How many of them one token may have."""
     page: int = 1_000
     """The most events of a page."""
+    page_bytes: int = 4 << 20
+    """A page ends with the event that fills so many bytes."""
 
 
 def server_limits(given: Mapping[str, float]) -> ServerLimits:
@@ -207,13 +218,13 @@ class Repeats:
         self,
         client: str,
         key: tuple[str, str],
-        content: bytes,
-        call: Callable[[], Awaitable[T]],
-        size: Callable[[T], int],
+        digest: bytes,
+        call: Callable[[], Awaitable[R]],
         *,
         again: bool = False,
-    ) -> T | None:
-        """The answer of the first call of a client with this key; None if the first one had other content. `again` says
+    ) -> R | None:
+        """The answer of the first call of a client with this key; None if the first one was another call, which
+        `digest` tells. `again` says
         that the client has sent it before. Raises OutcomeUnknown if that may have been one which was forgotten."""
         self._forget_clients()
         remembered = self._clients.setdefault(client, _Remembered())
@@ -222,13 +233,13 @@ class Repeats:
         if known is None:
             if again and monotonic() - remembered.forgotten_until < self._seconds:
                 raise OutcomeUnknown((), "so many calls came since that its answer is no longer known")
-            known = _MadeCall(content, monotonic(), asyncio.ensure_future(call()))
+            known = _MadeCall(digest, monotonic(), asyncio.ensure_future(call()))
             remembered.calls[key] = known
             self._forget(remembered)
-        elif known.content != content:
+        elif known.digest != digest:
             return None
         try:
-            answer: T = await asyncio.shield(known.answer)
+            answer: R = await asyncio.shield(known.answer)
         except OutcomeUnknown:
             raise  # and stays so: the call is not made again
         except CommonplaceError:
@@ -237,7 +248,7 @@ class Repeats:
                 del remembered.calls[key]
             raise
         if known.size == 0:
-            known.size = size(answer)
+            known.size = len(answer.content)
             remembered.bytes += known.size
             self._forget(remembered)
         return answer
@@ -269,8 +280,8 @@ class Repeats:
 class _MadeCall:
     """A call that was made, and its answer."""
 
-    def __init__(self, content: bytes, made: float, answer: asyncio.Future[Any]) -> None:
-        self.content, self.made, self.answer, self.size = content, made, answer, 0
+    def __init__(self, digest: bytes, made: float, answer: asyncio.Future[Any]) -> None:
+        self.digest, self.made, self.answer, self.size = digest, made, answer, 0
 
 
 class _Remembered:

@@ -6,27 +6,30 @@ Python client sends and gets `application/vnd.commonplace+json`, which keeps byt
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, partial
 from hashlib import sha256
-from typing import Any, NamedTuple, get_origin
+from typing import Any, BinaryIO, NamedTuple, get_origin
 from urllib.parse import unquote
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from ...errors import BadInput, CommonplaceError, shown
 from ...ledger.encoding import convert, decode
+from ...ledger.events import Event
 from ...verbs import Parameter, Verb, members, sent_as
-from ...wire import incoming, outgoing
+from ...wire import TYPED, incoming, outgoing
 from ..data import data_of
 from ..network import served
 
-TYPED = "application/vnd.commonplace+json"
 PLAIN = "application/json"
 PROBLEM = "application/problem+json"
+FILE = "application/octet-stream"
+PART_OF_FILE = 1 << 18
 
 
 def is_typed(request: Request) -> bool:
@@ -66,6 +69,18 @@ def from_query(verb: Verb, query: Iterable[tuple[str, str]]) -> dict[str, Any]:
         else:
             given[name] = value
     return checked(verb, given)
+
+
+def from_query_of_page(verb: Verb, query: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The arguments of a page of events, which has a limit, too."""
+    pairs = list(query)
+    limits = [text for name, text in pairs if name == "limit"]
+    given = from_query(verb, [(name, text) for name, text in pairs if name != "limit"])
+    if limits:
+        if len(limits) > 1 or not re.fullmatch("[1-9][0-9]{0,8}", limits[0], re.ASCII):
+            raise BadInput("limit is a whole number from 1 to 999,999,999")
+        given["limit"] = int(limits[0])
+    return given
 
 
 def _from_text(parameter: Parameter, text: str) -> Any:
@@ -151,9 +166,52 @@ class Rendered(NamedTuple):
 
 def rendered(answer: Any, *, typed: bool = False, tagged: bool = False) -> Rendered:
     """An answer in the form that the client asks for; with `tagged`, with an ETag."""
-    data, kind = (outgoing(answer), TYPED) if typed else (shown_plain(answer), PLAIN)
-    content = msgspec.json.encode(data)
-    return Rendered(content, kind, etag_of(answer, content) if tagged else None)
+    content = encoded(answer, typed=typed)
+    return Rendered(content, TYPED if typed else PLAIN, etag_of(answer, content) if tagged else None)
+
+
+def encoded(answer: Any, *, typed: bool) -> bytes:
+    return msgspec.json.encode(outgoing(answer) if typed else shown_plain(answer))
+
+
+class EventPage(NamedTuple):
+    """Some events as they are sent, and whether there are more."""
+
+    events: list[tuple[Event, bytes]]
+    more: bool
+
+    def rendered(self, as_of: int, typed: bool) -> Rendered:
+        """The page as an answer of its own."""
+        events = [msgspec.Raw(data) for _, data in self.events]
+        following = self.events[-1][0].position if self.more else None
+        content = msgspec.json.encode({"events": events, "next": following, "as_of": as_of})
+        return Rendered(content, TYPED if typed else PLAIN, etag_of(None, content))
+
+
+def page_of(events: Iterator[Event], typed: bool, most: int, most_bytes: int) -> EventPage:
+    """The next events, until there are `most`, or until they fill `most_bytes`."""
+    page, size = list[tuple[Event, bytes]](), 0
+    for event in events:
+        if len(page) >= most or size >= most_bytes:
+            return EventPage(page, True)
+        data = encoded(event, typed=typed)
+        page.append((event, data))
+        size += len(data)
+    return EventPage(page, False)
+
+
+class FileResponse(StreamingResponse):
+    """A file, which is closed when it was sent, with what the verb that wrote it has answered."""
+
+    def __init__(self, content: BinaryIO, answer: Any) -> None:
+        size = os.fstat(content.fileno()).st_size
+        told = {"Content-Length": str(size), "Commonplace-Answer": encoded(answer, typed=False).decode()}
+        super().__init__(iter(partial(content.read, PART_OF_FILE), b""), 200, told, FILE)
+        self._content = content
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        with self._content:
+            await super().__call__(scope, receive, send)
 
 
 def shown_plain(answer: Any) -> Any:

@@ -12,11 +12,11 @@ import msgspec
 
 from ... import __version__
 from ...ledger.events import Event
-from ...registry import only_reads
+from ...registry import CONTENT, only_reads
 from ...verbs import Parameter, Verb, members, name_of
 from ..data import FORMS
 from ..network import served
-from .messages import PLAIN, PROBLEM
+from .messages import FILE, PLAIN, PROBLEM
 
 PROBLEMS = {
     "400": "An argument is wrong.",
@@ -64,6 +64,7 @@ CONDITIONS = {
     ),
     "If-Match": ("The ETag of the version that is to be changed; without it any version is.", TAG),
     "If-None-Match": ("The ETag of an answer that the client has: 304 if it is still the same.", {"type": "string"}),
+    "Commonplace-File": ("The name of the file, without its folder. It may tell how the content is read.", NAME),
     "Last-Event-ID": ("The position of the last event that was seen.", {"type": "string", "pattern": "^[0-9]{1,18}$"}),
 }  # fmt: skip
 OF_EVERY_ANSWER = {
@@ -71,6 +72,7 @@ OF_EVERY_ANSWER = {
     "Commonplace-Instance": "Which process of the server has answered.",
 }
 
+CONTENT_OF_FILE: dict[str, Any] = {"type": "string", "format": "binary"}
 NUMBERS: dict[Any, dict[str, Any]] = {
     str: {"type": "string"}, int: {"type": "integer"}, float: {"type": "number"}, bool: {"type": "boolean"},
     bytes: {"type": "string"}, datetime: {"type": "string"}, date: {"type": "string"},
@@ -159,33 +161,43 @@ def statuses(verb: Verb) -> list[str]:
     found = {*ALWAYS, *(READING if only_reads(verb) else WRITING)}
     if "if_position" in names:
         found.add("412")
+    if ".".join(verb.path) in CONTENT:
+        found.add("507")
     if verb.path[0] in ("turn", "run", "runs"):
         found.add("422")
     return sorted(found)
 
 
 def _path(verb: Verb, request: Mapping[str, Any], answers: _Answers) -> dict[str, Any]:
-    paged, reads = verb.path == ("events",), only_reads(verb)
+    paged, reads, file = verb.path == ("events",), only_reads(verb), CONTENT.get(".".join(verb.path))
     about = {
         "summary": verb.summary.replace("`", ""),
         "description": verb.about,
         "tags": [verb.path[0] if len(verb.path) > 1 else "book"],
     }
+    name, problems = "_".join(verb.path), statuses(verb)
     answer = _page(answers) if paged else answers.of(verb.answer)
-    name = "_".join(verb.path)
-    problems = statuses(verb)
-    conditions = ["If-None-Match"] if reads else ["Idempotency-Key", "Commonplace-Sent-To"]
+    responses = _with_file(problems) if file == "to" else _responses(answer, problems, tagged=reads)
+    conditions = (
+        ["Idempotency-Key", "Commonplace-Sent-To"] if not reads else ["If-None-Match"] if not file else []
+    )
     if "412" in problems:
         conditions.append("If-Match")
+    in_query = [_in_query(each) for each in verb.parameters if each.is_data]
     required = any(parameter.required and parameter.is_data for parameter in verb.parameters)
+    body = {"required": required, "content": {PLAIN: {"schema": dict(request)}}}
+    in_post = list[dict[str, Any]]()
+    if file == "source":
+        conditions.append("Commonplace-File")
+        body, in_post = {"required": True, "content": {FILE: {"schema": CONTENT_OF_FILE}}}, in_query
     path: dict[str, Any] = {
         "parameters": _everywhere(),
         "post": {
             **about,
             "operationId": name,
-            "parameters": [_ref(each) for each in conditions],
-            "requestBody": {"required": required, "content": {PLAIN: {"schema": dict(request)}}},
-            "responses": _responses(answer, problems, tagged=reads),
+            "parameters": [*in_post, *map(_ref, conditions)],
+            "requestBody": body,
+            "responses": responses,
         },
     }
     if reads:
@@ -193,12 +205,8 @@ def _path(verb: Verb, request: Mapping[str, Any], answers: _Answers) -> dict[str
         path["get"] = {
             **about,
             "operationId": f"get_{name}",
-            "parameters": [
-                *(_in_query(each) for each in verb.parameters if each.is_data),
-                *(of_page if paged else ()),
-                *(_ref(each) for each in conditions),
-            ],
-            "responses": _responses(answer, problems, tagged=True),
+            "parameters": [*in_query, *(of_page if paged else ()), *map(_ref, conditions)],
+            "responses": responses,
         }
     return path
 
@@ -227,6 +235,17 @@ def _responses(
         **unchanged,
         **{status: {"$ref": f"#/components/responses/{status}"} for status in problems},
     }
+
+
+def _with_file(problems: Iterable[str]) -> dict[str, Any]:
+    responses = _responses(CONTENT_OF_FILE, problems, kind=FILE)
+    told = {
+        "description": "What the verb has answered, as JSON.",
+        "schema": {"type": "string"},
+        "required": True,
+    }
+    responses["200"]["headers"] |= {"Commonplace-Answer": told}
+    return responses
 
 
 def _stream(verb: Verb) -> dict[str, Any]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from functools import partial
-from itertools import islice
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -15,11 +14,11 @@ from starlette.responses import StreamingResponse
 
 from ...book import Book
 from ...errors import BadInput, BookClosed, CommonplaceError, shown
-from ...ledger.events import Event
 from ...verbs import Verb
 from ..network import Caller, call_for
 from .admission import Authenticate
-from .limits import FairThreads
+from .limits import FairThreads, ServerLimits
+from .messages import EventPage, page_of
 from .request_log import LogLine
 
 KEEP_ALIVE = 15.0
@@ -27,7 +26,7 @@ KEEP_ALIVE = 15.0
 
 
 class StreamRequest(NamedTuple):
-    """What one client follows: who it is, what it asked for, after which position, and how its events are written."""
+    """What one client follows: who it is, what it asked for, after which position, and in which form."""
 
     caller: Caller
     token: str
@@ -35,15 +34,17 @@ class StreamRequest(NamedTuple):
     filters: dict[str, Any]
     after: int
     timeout: float | None
-    render: Callable[[Any], Any]
+    typed: bool
     verb: Verb
 
 
 class EventStreams:
     """Follows a book for clients. A stream has a thread only while it reads a page."""
 
-    def __init__(self, book: Book, authenticate: Authenticate, threads: FairThreads, page: int) -> None:
-        self._book, self._authenticate, self._threads, self._page = book, authenticate, threads, page
+    def __init__(
+        self, book: Book, authenticate: Authenticate, threads: FairThreads, limits: ServerLimits
+    ) -> None:
+        self._book, self._authenticate, self._threads, self._limits = book, authenticate, threads, limits
         self.closing = asyncio.Event()
         """Set when the server ends: feeds end then, because they never would by themselves."""
 
@@ -55,10 +56,10 @@ class EventStreams:
             yield b": connected\n\n"
             while not self.closing.is_set():
                 page, head = await self._threads.run(stream.lane, partial(self._read, stream, reached))
-                for event in page:
-                    yield _written(event, stream.render)
+                for event, data in page.events:
+                    yield b"id: %d\nevent: %s\ndata: %s\n\n" % (event.position, event.kind.encode(), data)
                     reached, quiet_since = event.position, monotonic()
-                if len(page) == self._page:
+                if page.more:
                     continue
                 if head > reached:  # hidden events need not be looked at again after a reconnection
                     reached = head
@@ -72,17 +73,17 @@ class EventStreams:
                     yield b": still here\n\n"
         except CommonplaceError as error:
             if not (isinstance(error, BookClosed) and self.closing.is_set()):
-                data = msgspec.json.encode(msgspec.to_builtins(error.as_dict(), enc_hook=str)).decode()
-                yield f"event: error\ndata: {data}\n\n".encode()
+                problem = msgspec.json.encode(msgspec.to_builtins(error.as_dict(), enc_hook=str))
+                yield b"event: error\ndata: %s\n\n" % problem
 
-    def _read(self, stream: StreamRequest, after: int) -> tuple[list[Event], int]:
+    def _read(self, stream: StreamRequest, after: int) -> tuple[EventPage, int]:
         """A page of events, and the position up to which there are no others that the client may see. The head is
         asked for first: what is committed after that is not passed over."""
         self._authenticate(stream.token)
         head = self._book.head
         asked = {**stream.filters, "after": after, "timeout": 0}
         events = call_for(self._book, stream.caller, stream.verb, lambda: asked)
-        return list(islice(events, self._page)), head
+        return page_of(events, stream.typed, self._limits.page, self._limits.page_bytes), head
 
     async def grown(self, reached: int, seconds: float) -> bool:
         """Whether the book has grown beyond a position, within so many seconds. A server that ends does not wait."""
@@ -122,8 +123,3 @@ def position_of(last_event_id: str) -> int:
     if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 19):
         raise BadInput(f"Last-Event-ID {shown(last_event_id)} is no position")
     return int(last_event_id)
-
-
-def _written(event: Event, render: Callable[[Any], Any]) -> bytes:
-    data = msgspec.json.encode(render(event)).decode()
-    return f"id: {event.position}\nevent: {event.kind}\ndata: {data}\n\n".encode()
