@@ -142,8 +142,8 @@ def covered(new: Claim, known: Collection[Claim]) -> bool:
 def is_part(text: str, whole: str) -> bool:
     """Whether a text is a long enough piece of another one, such as an excerpt that a search has shown, and nothing of
     the rest takes it back or limits it."""
-    part, words = _flat(text), _flat(whole)
-    if not _FEWEST_OF_A_PART <= len(part) <= len(words):
+    part = _flat(text)
+    if len(part) < _FEWEST_OF_A_PART or len(part) > len(words := _flat(whole)):
         return False
     before, found, after = f" {' '.join(words)} ".partition(f" {' '.join(part)} ")
     return bool(found) and not _limits([*before.split(), *after.split()])
