@@ -95,7 +95,7 @@ def limits_table() -> str:
     source = Path(sys.modules[ServerLimits.__module__].__file__ or "").read_text()
     described = re.findall(r'^    (\w+): \w+ = (.*)\n    """(.*)"""$', source, re.MULTILINE)
     assert [name for name, _, _ in described] == list(ServerLimits.__struct_fields__)
-    lines = [f"| `{name}` | {getattr(ServerLimits(), name):,g} | {text} |" for name, _, text in described]
+    lines = [f"| `{name}` | {getattr(ServerLimits(), name):,.0f} | {text} |" for name, _, text in described]
     return "\n".join(["| limit | by default | meaning |", "|---|---|---|", *lines])
 
 

@@ -322,6 +322,8 @@ def test_it_acts_as_the_actor_of_its_token(both: Both) -> None:
         assert ada.event(event.id).id == event.id
     with pytest.raises(errors.Unauthorized):
         commonplace.open(both.server.url, token="cpl_wrong")
+    with pytest.raises(errors.Unauthorized, match="token=.*COMMONPLACE_TOKEN"):
+        commonplace.open(both.server.url)
 
 
 @pytest.mark.spec("3.8")

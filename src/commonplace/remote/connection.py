@@ -26,6 +26,7 @@ from ..errors import (
     ForkedBook,
     MissingExtra,
     OutcomeUnknown,
+    Unauthorized,
     shown,
 )
 from ..telemetry import carry
@@ -114,13 +115,18 @@ class ServerConnection:
         except ImportError as error:
             raise MissingExtra(f"a book behind a server needs urllib3: {install_hint('client')}") from error
         self._address = address_of(url)
-        if token is not None and not (insecure or self._address.is_private):
+        if token is None:
+            raise Unauthorized(
+                f"the server at {self._address.host} needs a token: give open() token=…, or set COMMONPLACE_TOKEN or "
+                "COMMONPLACE_TOKEN_FILE. On its host `commonplace access create-token` makes one"
+            )
+        if not (insecure or self._address.is_private):
             raise BadInput(
                 f"whoever listens on the way to {self._address.host} would read the token, because http:// is not "
                 "encrypted: use https://, or say insecure=True where the network is trusted"
             )
         self.url, self.timeout = url.rstrip("/"), timeout
-        self._authorization = None if token is None else bearer(token)
+        self._authorization = bearer(token)
         self._exceptions, self._timeout = urllib3.exceptions, urllib3.Timeout
         self._calls = _pool(self._address, CONNECTIONS, in_time=True)
         self._streams = _pool(self._address, 1, in_time=False)
@@ -244,9 +250,7 @@ class ServerConnection:
     def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         own = {"Accept": TYPED, "Content-Type": TYPED, **headers}
         carry(own)
-        if self._authorization is not None:
-            own["Authorization"] = self._authorization
-        return own
+        return {**own, "Authorization": self._authorization}
 
     @contextmanager
     def _told_errors(self) -> Iterator[None]:
