@@ -22,9 +22,11 @@ from mcp_types import PromptReference, ResourceTemplateReference
 import commonplace
 from commonplace import Book
 from commonplace.surfaces.catalogue import DEFAULT
+from commonplace.surfaces.http.limits import ServerLimits
 from tests.serving import Served, served
 
 pytestmark = pytest.mark.spec("7.3", "7.4")
+LONG = 30.0
 
 
 @pytest.fixture
@@ -146,8 +148,36 @@ def test_further_fields_say_neither_who_acts_nor_where(book: Book) -> None:
     assert "mallory" not in {event.actor for event in book.events()}
 
 
+def test_the_tools_of_one_client_do_not_wait_for_those_of_another(book: Book) -> None:
+    greedy, other = (book.access.tokens.create(name).secret for name in ("ada", "ben"))
+    with served(book, ServerLimits(threads=3, threads_each=2)) as server:
+
+        async def play() -> None:
+            stored = list[int]()
+
+            async def write(client: Client, number: int) -> None:
+                answer = await envelope(client, "remember", text=f"The lamp of gate {number} is lit")
+                assert answer["ok"]
+                stored.append(number)
+
+            async with connected(server, greedy) as ada, connected(server, other) as ben:
+                async with anyio.create_task_group() as group:
+                    with book.ledger.store.begin(LONG):  # whoever writes waits for the book
+                        for number in range(60):
+                            group.start_soon(write, ada, number)
+                        while server.app.calls.used < 60:
+                            await anyio.sleep(0.01)
+                        assert (await envelope(ben, "memory_search", query="lamps"))["ok"]
+                        assert (await ben.list_resources()).resources
+                        assert stored == []
+            assert sorted(stored) == list(range(60))
+
+        story(play)
+
+
 @pytest.mark.filterwarnings("ignore:resources/")
-def test_a_server_ends_although_somebody_listens(book: Book) -> None:
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_a_server_ends_although_somebody_listens(book: Book, mode: str) -> None:
     took = list[float]()
     with served(book) as server:
         token = book.access.tokens.create("ada").secret
@@ -158,9 +188,14 @@ def test_a_server_ends_although_somebody_listens(book: Book) -> None:
             took.append(monotonic() - begun)
 
         async def play() -> None:
-            async with connected(server, token, mode="legacy") as client:
-                await client.subscribe_resource("memory://long_term")
-                await anyio.to_thread.run_sync(stop)
+            async with connected(server, token, mode=mode) as client:
+                if mode == "legacy":
+                    await client.subscribe_resource("memory://long_term")
+                    await anyio.to_thread.run_sync(stop)
+                else:
+                    async with client.listen(resource_subscriptions=["memory://long_term"]):
+                        assert (server.app.streams.used, server.app.calls.used) == (1, 0)
+                        await anyio.to_thread.run_sync(stop)
 
         with suppress(BaseExceptionGroup, httpx2.HTTPError, MCPError):  # the client has lost its server
             story(play)

@@ -123,10 +123,12 @@ def book_server(book: Book, token: str, *, groups: Sequence[str] = (), **how: An
     from .http.app import BookServer
     from .mcp.server import build_server
 
+    server: BookServer
     tools = build_server(
         lambda context: server.participant_of(context.request),  # type: ignore[arg-type]
         groups=groups,
         allows=lambda context: server.allowed_of(context.request),  # type: ignore[arg-type]
+        run=lambda context, call: server.run_for(context.request, call),
     )
     # Host and Origin are checked in front of it.
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)

@@ -72,6 +72,8 @@ CLAIMS = ("work.claim", "claim.next")
 """What these make has no id of its own, but the event of the claim has."""
 ONLY_GET = ("book", "head", "watch", "work.watch")
 """These have routes of their own."""
+LISTEN = "subscriptions/listen"
+"""The method of MCP whose answer is a stream."""
 READINGS = 20.0
 """How often a second one address may ask whether the server is ready: it needs no token, and reads the book."""
 
@@ -256,8 +258,9 @@ class BookServer:
             await self._in_thread(admission, partial(admission.caller.participant, self.book))
             self._sessions.check(request, admission.token)
             body = await self._body(request)
-            slots = self.streams if request.method == "GET" else self.calls
-            used.enter_context(slots.one(admission.token))
+            listens = request.method == "GET" or request.headers.get("mcp-method") == LISTEN
+            used.enter_context((self.streams if listens else self.calls).one(admission.token))
+            request.state.lane = admission.token
         except ClientDisconnect:
             return
         except CommonplaceError as error:
@@ -282,7 +285,7 @@ class BookServer:
             try:
                 # What only listens would never end by itself.
                 await asyncio.wait(
-                    (served, ends) if request.method == "GET" else (served,),
+                    (served, ends) if listens else (served,),
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 if not served.done():
@@ -295,6 +298,10 @@ class BookServer:
     def participant_of(self, request: Request) -> Participant:
         """Who makes a request to a mounted application, as its token is now. Raises Unauthorized and Denied."""
         return self._gate.again(request).caller.participant(self.book)
+
+    async def run_for(self, request: Request, call: Callable[[], T]) -> T:
+        """Run a call of such a request on a thread. Clients take turns, as everywhere."""
+        return await self._threads.run(request.state.lane, call)
 
     def allowed_of(self, request: Request) -> Callable[[str], bool]:
         """Which verbs the token of such a request allows, by their paths. Raises Unauthorized."""

@@ -10,7 +10,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import mcp_types as types
@@ -19,7 +19,7 @@ from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated, ServerEvent
 
 from ...errors import CommonplaceError, TooManyRequests
-from .threads import in_thread
+from .threads import Request, RunOnThread, protocol_errors
 
 if TYPE_CHECKING:
     from ...ledger.events import Event
@@ -44,6 +44,8 @@ class ChangeFeed(InMemorySubscriptionBus):
     ) -> None:
         super().__init__()
         self._find, self._changed, self._group = find, changed, group
+        self.after = 0
+        """Where a follower begins: the head before the client hears that it is subscribed, so that nothing is lost."""
         self._needed = threading.Event()
         self._sessions: dict[str, list[ServerSession]] = {}
         self.listening = ListenHandler(self)
@@ -81,8 +83,7 @@ class ChangeFeed(InMemorySubscriptionBus):
         if not self._needed.is_set():
             self._needed = threading.Event()
             self._needed.set()
-            # The position is taken here, before the client hears that it is subscribed: nothing is lost between.
-            self._group.start_soon(self._run, self._needed, self._find()._session.ledger.head)
+            self._group.start_soon(self._run, self._needed, self.after)
 
     def _rest(self) -> None:
         if not self._listeners and not self._sessions:
@@ -132,34 +133,47 @@ class Feeds:
 
     def __init__(
         self,
-        find: Callable[[Any], Participant],
+        find: Callable[[Request], Participant],
         changed: Callable[[Event], Collection[str]],
         check: Callable[[str], object],
+        run: RunOnThread,
     ) -> None:
-        self._find, self._changed, self._check = find, changed, check
+        self._find, self._changed, self._check, self._on_thread = find, changed, check, run
         self._feeds: dict[tuple[str, str], ChangeFeed] = {}
 
-    def _of(self, ctx: Any) -> ChangeFeed:
-        session = self._find(ctx)._session
-        token = "" if ctx.request is None else ctx.request.headers.get("authorization", "")
-        key = (token, repr((session.actor, session.bound, session.run)))
-        if key not in self._feeds:
-            self._feeds = {name: feed for name, feed in self._feeds.items() if feed.followed}
-            if sum(whose == token for whose, _ in self._feeds) >= MOST_FEEDS:
-                raise TooManyRequests(f"{MOST_FEEDS} actors, scopes and runs are followed with this token")
-            self._feeds[key] = ChangeFeed(lambda: self._find(ctx), self._changed, ctx.lifespan_context)
-        return self._feeds[key]
+    async def _of(self, ctx: Request) -> ChangeFeed:
+        """The feed of whoever makes a request. A follower that begins now begins with what comes after it was made."""
 
-    async def subscribe(self, ctx: Any, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        await in_thread(lambda: self._check(str(params.uri)))
-        self._of(ctx).add(str(params.uri), ctx.session)
+        def read() -> tuple[tuple[str, str], int]:
+            session = self._find(ctx)._session
+            token = "" if ctx.request is None else ctx.request.headers.get("authorization", "")
+            return (token, repr((session.actor, session.bound, session.run))), session.ledger.head
+
+        with protocol_errors():
+            key, head = await self._on_thread(ctx, read)
+            if key not in self._feeds:
+                self._feeds = {name: feed for name, feed in self._feeds.items() if feed.followed}
+                if sum(token == key[0] for token, _ in self._feeds) >= MOST_FEEDS:
+                    raise TooManyRequests(
+                        f"{MOST_FEEDS} actors, scopes and runs are followed with this token"
+                    )
+                self._feeds[key] = ChangeFeed(lambda: self._find(ctx), self._changed, ctx.lifespan_context)
+        feed = self._feeds[key]
+        if not feed.followed:
+            feed.after = head
+        return feed
+
+    async def subscribe(self, ctx: Request, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        with protocol_errors():
+            self._check(str(params.uri))
+        (await self._of(ctx)).add(str(params.uri), ctx.session)
         return types.EmptyResult()
 
-    async def unsubscribe(self, ctx: Any, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
-        self._of(ctx).remove(str(params.uri), ctx.session)
+    async def unsubscribe(self, ctx: Request, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+        (await self._of(ctx)).remove(str(params.uri), ctx.session)
         return types.EmptyResult()
 
     async def listen(
-        self, ctx: Any, params: types.SubscriptionsListenRequestParams
+        self, ctx: Request, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        return await self._of(ctx).listening(ctx, params)
+        return await (await self._of(ctx)).listening(ctx, params)

@@ -12,11 +12,10 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import mcp_types as types
-from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
 from ...errors import Denied
@@ -28,7 +27,7 @@ from ..tools import answered
 from ..wording import in_shell_words
 from . import prompts, resources
 from .feed import Feeds
-from .threads import in_thread, with_tasks
+from .threads import Request, RunOnThread, on_any_thread, protocol_errors, with_tasks
 from .tracing import traced
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("commonplace")
 
-Request = ServerRequestContext[Any, Any]
+T = TypeVar("T")
 Find = Callable[[Request], "Participant"]
 Allows = Callable[[Request], Callable[[str], bool]]
 
@@ -65,29 +64,35 @@ PROGRESS_EVERY = 0.2
 
 
 def build_server(
-    find: Find, *, groups: Iterable[str] = (), compat: str | None = None, allows: Allows | None = None
+    find: Find,
+    *,
+    groups: Iterable[str] = (),
+    compat: str | None = None,
+    allows: Allows | None = None,
+    run: RunOnThread = on_any_thread,
 ) -> Server[Any]:
     """The server for the participants that `find` finds. `groups` are groups of further tools; with
     `compat="server-memory"` its tools are those of the reference memory server alone. `allows` answers which verbs the
-    token of a request allows: its clients are elsewhere, and reach no file of this host."""
+    token of a request allows: its clients are elsewhere, and reach no file of this host. `run` runs what a request asks
+    for on a thread."""
     if compat is not None:
         from .server_memory import compatible
 
-        return compatible(compat, find)
-    return _Handlers(find, tuple(groups), allows).server()
+        return compatible(compat, find, run)
+    return _Handlers(find, tuple(groups), allows, run).server()
 
 
 class _Handlers:
     """The answers to a client's requests."""
 
-    def __init__(self, find: Find, groups: tuple[str, ...], allows: Allows | None) -> None:
-        self._find = find
+    def __init__(self, find: Find, groups: tuple[str, ...], allows: Allows | None, run: RunOnThread) -> None:
+        self._find, self._run = find, run
         self._allows: Allows = allows or (lambda _ctx: lambda _verb: True)
         remote = allows is not None
         self._chosen: Mapping[str, Offered] = offered(groups, remote=remote)
         self._table: dict[str, Verb] = table(self._chosen, remote=remote)
         self._tools = {name: self._described(name) for name in self._chosen}
-        self._feeds = Feeds(self._watching, resources.changed, resources.matched)
+        self._feeds = Feeds(self._watching, resources.changed, resources.matched, run)
 
     def _permitted(self, ctx: Request, verbs: str) -> Participant:
         """Who asks. Raises Denied if the token does not allow each of the verbs."""
@@ -122,6 +127,10 @@ class _Handlers:
         )
         return traced(server, self._table, prompts.PROMPTS)
 
+    async def _read(self, ctx: Request, read: Callable[[], T]) -> T:
+        with protocol_errors():
+            return await self._run(ctx, read)
+
     # tools
 
     def _described(self, name: str) -> types.Tool:
@@ -136,12 +145,12 @@ class _Handlers:
         )
 
     async def list_tools(self, ctx: Request, _params: Any) -> types.ListToolsResult:
-        allows = await in_thread(lambda: self._allows(ctx))
+        allows = await self._read(ctx, lambda: self._allows(ctx))
         tools = [tool for name, tool in self._tools.items() if self._chosen[name].allowed(allows)]
         return types.ListToolsResult(tools=tools)
 
     async def call_tool(self, ctx: Request, params: types.CallToolRequestParams) -> types.CallToolResult:
-        name, call = params.name, _Call(ctx, params.name)
+        name, call = params.name, _Call(ctx, params.name, self._run)
         tool, offer = self._table.get(name), self._chosen.get(name)
         takes = tool is not None and any(each.name == "progress" for each in tool.parameters)
         more = {"progress": call.progress} if takes else {}
@@ -172,7 +181,7 @@ class _Handlers:
     # resources
 
     async def list_resources(self, ctx: Request, _params: Any) -> types.ListResourcesResult:
-        found = await in_thread(lambda: list(resources.listed(self._find(ctx), self._allows(ctx))))
+        found = await self._read(ctx, lambda: list(resources.listed(self._find(ctx), self._allows(ctx))))
         return types.ListResourcesResult(
             resources=[types.Resource(uri=uri, name=name, mime_type=kind) for uri, name, kind in found]
         )
@@ -189,8 +198,8 @@ class _Handlers:
         self, ctx: Request, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
-        kind, content = await in_thread(
-            lambda: resources.read(self._permitted(ctx, resources.verbs_of_address(uri)), uri)
+        kind, content = await self._read(
+            ctx, lambda: resources.read(self._permitted(ctx, resources.verbs_of_address(uri)), uri)
         )
         text = content if isinstance(content, str) else dump(content)
         return types.ReadResourceResult(
@@ -218,10 +227,11 @@ class _Handlers:
 
     async def get_prompt(self, ctx: Request, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         given = params.arguments or {}
-        text = await in_thread(
+        text = await self._read(
+            ctx,
             lambda: prompts.prompt_text(
                 self._permitted(ctx, prompts.offer_of(params.name).verbs), params.name, given
-            )
+            ),
         )
         message = types.PromptMessage(role="user", content=types.TextContent(text=text))
         return types.GetPromptResult(messages=[message])
@@ -230,10 +240,11 @@ class _Handlers:
         of = params.ref.uri if isinstance(params.ref, types.ResourceTemplateReference) else params.ref.name
         known = (params.context.arguments if params.context else None) or {}
         argument = params.argument
-        values = await in_thread(
+        values = await self._read(
+            ctx,
             lambda: prompts.completions(
                 self._find(ctx), self._allows(ctx), of, argument.name, argument.value, known
-            )
+            ),
         )
         return types.CompleteResult(completion=types.Completion(values=values))
 
@@ -242,8 +253,9 @@ class _Call:
     """One call of a tool. It runs on a thread: a client that cancels it gets no answer, and what it was doing may
     still take effect."""
 
-    def __init__(self, ctx: Request, name: str) -> None:
-        self._ctx, self._name = ctx, name
+    def __init__(self, ctx: Request, name: str, run: RunOnThread) -> None:
+        self._ctx, self._name, self._run = ctx, name, run
+        self._loop = anyio.lowlevel.current_token()
         self._cancelled = False
         self._told = 0.0
 
@@ -255,7 +267,8 @@ class _Call:
             return envelope
 
         try:
-            return await in_thread(call)
+            with protocol_errors():
+                return await self._run(self._ctx, call)
         except anyio.get_cancelled_exc_class():
             self._cancelled = True
             log.warning("%s was cancelled by the client: it may still take effect", self._name)
@@ -265,4 +278,4 @@ class _Call:
         now = time.monotonic()
         if not self._cancelled and (done >= total or now - self._told >= PROGRESS_EVERY):
             self._told = now
-            anyio.from_thread.run(self._ctx.session.report_progress, done, total)
+            anyio.from_thread.run(self._ctx.session.report_progress, done, total, token=self._loop)

@@ -23,7 +23,7 @@ from ...errors import BadInput, CommonplaceError, Conflict, NotFound, shown
 from ...telemetry import tell_of_call
 from ...version import __version__
 from .feed import Feeds
-from .threads import in_thread, with_tasks
+from .threads import RunOnThread, protocol_errors, with_tasks
 from .tracing import traced
 
 if TYPE_CHECKING:
@@ -363,10 +363,10 @@ def _is_relation(item: Item) -> bool:
 class _Graphs:
     """The answers to a client's requests."""
 
-    def __init__(self, find: Callable[[Any], Participant]) -> None:
-        self._find = find
+    def __init__(self, find: Callable[[Any], Participant], run: RunOnThread) -> None:
+        self._find, self._run = find, run
         self._writing = anyio.Lock()  # what a model asks for at once is done one after the other
-        self._feeds = Feeds(find, _changed, _check_address)
+        self._feeds = Feeds(find, _changed, _check_address, run)
 
     def server(self) -> Server[Any]:
         server = Server[Any](
@@ -396,7 +396,7 @@ class _Graphs:
 
         try:
             async with self._writing:
-                answer = await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
+                answer = await self._run(ctx, call)
         except CommonplaceError as error:
             return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
         tool = TOOLS[params.name]
@@ -423,16 +423,17 @@ class _Graphs:
             _check_address(uri)
             return json.dumps(KnowledgeGraph(self._find(ctx)).read_graph(), indent=2, ensure_ascii=False)
 
-        text = await in_thread(read)
+        with protocol_errors():
+            text = await self._run(ctx, read)
         content = types.TextResourceContents(uri=uri, mime_type="application/json", text=text)
         return types.ReadResourceResult(contents=[content])
 
 
-def compatible(compat: str, find: Callable[[Any], Participant]) -> Server[Any]:
+def compatible(compat: str, find: Callable[[Any], Participant], run: RunOnThread) -> Server[Any]:
     """A server with these tools alone."""
     if compat != "server-memory":
         raise BadInput(f"there is no compatibility with {shown(compat)}: server-memory is the one there is")
-    return _Graphs(find).server()
+    return _Graphs(find, run).server()
 
 
 def _check_address(uri: str) -> None:

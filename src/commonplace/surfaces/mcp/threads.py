@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Protocol, TypeVar
 
 import anyio
 import mcp_types as types
 from anyio.abc import TaskGroup
+from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from ...errors import CommonplaceError
 
 T = TypeVar("T")
+Request = ServerRequestContext[Any, Any]
 
 
-async def in_thread(function: Callable[[], T]) -> T:
-    """Run what reads a book on a thread. An error of a book is an error of the protocol, with its message."""
+class RunOnThread(Protocol):
+    """Runs what a request reads or writes on a thread, where it goes on if nobody waits for it any longer."""
+
+    def __call__(self, ctx: Request, call: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+async def on_any_thread(_ctx: Request, call: Callable[[], T]) -> T:
+    """For a server with one client."""
+    return await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
+
+
+@contextmanager
+def protocol_errors() -> Iterator[None]:
+    """An error of a book is an error of the protocol, with its message."""
     try:
-        return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
+        yield
     except CommonplaceError as error:
         code = types.INVALID_PARAMS if error.status in (400, 404) else types.INTERNAL_ERROR
         raise MCPError(code, str(error), error.as_dict()) from error
