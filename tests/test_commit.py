@@ -161,6 +161,34 @@ def test_a_leader_whose_turn_has_not_come_goes_on_after_a_lost_answer(
     assert [event.id for event in book.events()][1:] == ["f0", "f1"]
 
 
+@pytest.mark.spec("L2")
+def test_those_whose_commands_were_not_decided_go_again_after_a_lost_answer(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch has three commands, and time for one of them. Nothing of the other two can have been written."""
+    monkeypatch.setattr("commonplace.ledger.committer.MAX_BATCH_SECONDS", 0)
+    middle = Interruptible(book)
+    led, lost = held_up(book, middle, followers=3), list[str]()
+
+    def lose_one(write: WriteSet) -> None:
+        if write.records[0].id != "leader" and not lost:
+            lost.extend(record.id for record in write.records)
+            raise commonplace.OutcomeUnknown(lost, "the line went dead")
+
+    middle.after = lose_one
+    answers = in_threads(
+        lambda: book.record("agent.spoke", id="leader"),
+        *(lambda i=i: led.wait(30) and book.record("agent.spoke", id=f"f{i}") for i in range(3)),
+    )
+    (unknown,) = [answer for answer in answers if isinstance(answer, commonplace.OutcomeUnknown)]
+    assert len(unknown.ids) == 1
+    assert list(unknown.ids) == lost
+    assert {answer.id for answer in answers if isinstance(answer, commonplace.Event)} == {
+        "leader", "f0", "f1", "f2"
+    } - {*lost}  # fmt: skip
+    assert book.head == 4
+
+
 @pytest.mark.spec("L4")
 def test_one_bad_command_does_not_hurt_the_others_of_its_batch(book: Book) -> None:
     middle = Interruptible(book)

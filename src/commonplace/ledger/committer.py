@@ -73,6 +73,8 @@ class _Ticket:
     """The tickets that it has taken, as a leader."""
     applying: bool = False
     """Whether its batch is being written just now."""
+    decided: bool = False
+    """Whether its decider has run in the transaction that is being written: if not, nothing of it can be stored."""
     done: bool = False
     answer: Any = None
     error: BaseException | None = None
@@ -174,10 +176,10 @@ class Committer:
 
     def _left_behind(self, ticket: _Ticket, leader: _Ticket) -> None:
         """What becomes of a ticket whose leader has left it: it goes again, unless it may have been written."""
-        if leader.applying:
+        if leader.applying and ticket.decided:
             ticket.settle(ticket.unknown("the writing thread was interrupted"))
         else:
-            ticket.leader, ticket.records = None, []
+            ticket.leader, ticket.records, ticket.decided = None, [], False
             self._withdraw(ticket)
             self._queue.appendleft(ticket)
 
@@ -217,7 +219,7 @@ class Committer:
                     time.sleep(random.uniform(0, min(0.05, 0.0002 * 2 ** min(attempt, 8))))  # noqa: S311  jitter
                 except OutcomeUnknown as unknown:
                     for ticket in own.batch:
-                        if not ticket.done:
+                        if ticket.decided and not ticket.done:
                             ticket.settle(ticket.unknown(unknown.cause))
                     own.applying = False
                     self._give_back(own)
@@ -255,7 +257,7 @@ class Committer:
                     ticket.error = None
                 except Exception as error:  # noqa: BLE001  this command's alone: `run` raises it to its caller
                     ticket.answer, ticket.error = None, error
-                ticket.records = records[before:]
+                ticket.records, ticket.decided = records[before:], True
                 ticket.erased = overlay.erased_since(blanked) if overlay.write.erase else []
                 decided.append(ticket)
                 if time.monotonic() > until:
