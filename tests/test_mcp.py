@@ -352,3 +352,16 @@ def test_a_drop_in_for_the_reference_memory_server(place: str, tmp_path: Path) -
             assert wrong.is_error
 
     story(play)
+
+
+def test_only_tools_that_write_nothing_say_so(place: str) -> None:
+    async def play() -> None:
+        async with served(place, "--tools", ",".join(GROUPS)) as client:
+            tools = (await client.list_tools()).tools
+        reading = {tool.name for tool in tools if tool.annotations and tool.annotations.read_only_hint}
+        assert {"memory_search", "work_board", "memory_list", "runs_state", "work_manage_outlook"} <= reading
+        # A receipt, what is delivered once, a new run: these take a time, too, and write.
+        writing = {"digest", "prompt", "thread_context", "work_read_messages", "runs_fork", "remember"}
+        assert writing <= {tool.name for tool in tools} - reading
+
+    story(play)

@@ -163,7 +163,7 @@ class Documents:
         iteration_index (from 0), max_iterations and trace_id; other fields are kept in the event's payload.
 
         `task` is the name of the task. `gate` is PLAN, PREFLECT, PHASE_REVIEW or the like. `decision` is GO, REPLAN,
-        ABSTAIN or BLOCKED."""
+        ABSTAIN or BLOCKED. `id` is the name of the file that it stands in, by default that of the task."""
         fields = encode_payload({**more, "gate": gate, "decision": decision})[1]
         if blobs_of(fields):
             raise BadInput("a gate holds no blob: name the file instead, or make an artifact of it")
@@ -176,7 +176,8 @@ class Documents:
     def gates(self, task: str, id: str | None = None, at: At = None) -> str:
         """The gates of a task, one JSON object per line.
 
-        `task` is the name of the task."""
+        `task` is the name of the task. `id` is the name of the file that they stand in, by default that of the
+        task."""
         path = gates_path(task, id)
         return rendered(path, self.get(path, at))
 

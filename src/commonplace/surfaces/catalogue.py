@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..access.rights import OWNER
 from ..errors import BadInput, Denied, shown
-from ..registry import call, names_under, not_served, verb_at
+from ..registry import call, names_under, not_served, only_reads, verb_at
 from ..verbs import TaskId, Verb, WorkId, verb_of
 from .data import data_of
 from .network import without_files
@@ -300,9 +300,8 @@ def _tools_of(group: str, remote: bool) -> Iterator[tuple[str, Offered]]:
         needs_function = any(each.required and not each.is_data for each in verb.parameters)
         if path in COVERED or names_file or needs_function or (remote and not_served(verb)):
             continue
-        reads = any(parameter.name == "at" for parameter in verb.parameters)
         about = verb.about.partition("\n\n")[0].replace("\n", " ").replace("`", "")
-        yield NAMED.get(path, path.replace(".", "_")), Offered(about, path, reads=reads)
+        yield NAMED.get(path, path.replace(".", "_")), Offered(about, path, reads=only_reads(verb))
 
 
 def table(chosen: Mapping[str, Offered], *, remote: bool = False) -> dict[str, Verb]:
