@@ -26,8 +26,8 @@ LEFT_OUT = {
 }
 """The checks of schemathesis that are switched off, and why."""
 
-UNTRIED = ("/v1/watch", "/mcp")
-"""A stream, and a protocol of its own: other faults and tests are about them."""
+UNTRIED = ("/v1/watch", "/v1/work/watch", "/mcp")
+"""Streams, and a protocol of its own: other faults and tests are about them."""
 
 
 @contextmanager

@@ -632,6 +632,26 @@ def test_streams_and_calls_have_a_limit(book: Book) -> None:
 # the server itself
 
 
+@pytest.mark.spec("7.4", "L5")
+@pytest.mark.parametrize("path", ["/v1/head", "/mcp"])
+def test_a_failure_of_the_server_is_a_problem_and_is_logged(
+    path: str, book: Book, api: Api, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_token: str) -> None:
+        raise ZeroDivisionError("the secret of the house")
+
+    monkeypatch.setattr(book.access.tokens, "authenticate", fail)
+    with caplog.at_level(logging.INFO, "commonplace.http"):
+        failed = api.with_token("cpl_any")("GET", path)
+    check_problem(failed, 500, "server_failed")
+    assert "secret" not in str(failed.body)
+    assert {"commonplace-instance", "cache-control", "x-content-type-options"} <= {*failed.headers}
+    request = failed.headers["x-request-id"]
+    failure, line = [record for record in caplog.records if request in record.getMessage()]
+    assert failure.exc_info is not None
+    assert "status=500" in line.getMessage()
+
+
 @pytest.mark.spec("7.4")
 def test_health_and_readiness_need_no_token(book: Book, api: Api) -> None:
     anybody = api.with_token(None)

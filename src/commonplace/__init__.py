@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .engines.contract import Facts, FilePurged, PurgeReport
     from .errors import (
         BadInput,
+        BadMethod,
         BadMove,
         BeforeHorizon,
         BookClosed,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         OwnedKind,
         ReadOnly,
         RunFailed,
+        ServerFailed,
         Stale,
         StorageFailed,
         TooLarge,
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Actor",
     "BadInput",
+    "BadMethod",
     "BadMove",
     "BeforeHorizon",
     "Blob",
@@ -123,6 +126,7 @@ __all__ = [
     "Run",
     "RunFailed",
     "RunInfo",
+    "ServerFailed",
     "Stale",
     "State",
     "Status",
@@ -150,10 +154,11 @@ _HOMES = {
     "book": "Book open",
     "engines.contract": "Facts FilePurged PurgeReport",
     "ledger.erase": "Erasure",
-    "errors": "BadInput BadMove BeforeHorizon BookClosed BookNotFound BookTooNew Busy CommonplaceError Conflict "
-    "ContractViolation Corrupt Cycle Denied EngineUnavailable Erased Fenced ForkedBook MissingExtra "
-    "ModelFailed NotABook NotEnabled NotFound NotTrusted OutcomeUnknown OwnedKind ReadOnly RunFailed Stale "
-    "StorageFailed TooLarge TooManyRequests Unauthorized UnknownEngine UnsafePath",
+    "errors": "BadInput BadMethod BadMove BeforeHorizon BookClosed BookNotFound BookTooNew Busy "
+    "CommonplaceError Conflict ContractViolation Corrupt Cycle Denied EngineUnavailable Erased "
+    "Fenced ForkedBook MissingExtra ModelFailed NotABook NotEnabled NotFound NotTrusted "
+    "OutcomeUnknown OwnedKind ReadOnly RunFailed ServerFailed Stale StorageFailed TooLarge "
+    "TooManyRequests Unauthorized UnknownEngine UnsafePath",
     "ledger.encoding": "Blob",
     "ledger.events": "Event",
     "ledger.upkeep": "Rebuilt Verification",

@@ -2,6 +2,7 @@
 
     CommonplaceError
     ├── BadInput             400  the call's own words are off
+    │   ├── BadMethod        405  the address has another method: `Allow` names it
     │   ├── TooLarge         413  a payload, batch or name over its limit
     │   ├── UnknownEngine    400  a URL that names no engine
     │   └── UnsafePath       400  a path that leaves its folder, or a link or pipe in the way
@@ -23,6 +24,7 @@
     ├── NotABook             422  a file or server that holds something else
     ├── TooManyRequests      429  more than a server allows at once, or in a second
     ├── Corrupt              500  stored bytes are not what was written
+    ├── ServerFailed         500  a server met an error that it did not expect: its log says more
     ├── BookTooNew           501  written by a newer library
     ├── BookClosed           503  used after close
     │   └── ForkedBook       503  used in a child process after fork
@@ -70,6 +72,21 @@ class CommonplaceError(Exception):
 class BadInput(CommonplaceError, ValueError):
     code = "bad_input"
     status = 400
+
+
+class BadMethod(BadInput):
+    """A verb that writes was asked for with GET, or an address with a method that it does not have. `allowed` names the
+    one that it has."""
+
+    code = "bad_method"
+    status = 405
+
+    def __init__(self, message: str, allowed: str = "POST") -> None:
+        super().__init__(message)
+        self.allowed = allowed
+
+    def as_dict(self) -> dict[str, object]:
+        return {**super().as_dict(), "allowed": self.allowed}
 
 
 class TooLarge(BadInput):
@@ -244,6 +261,13 @@ class Corrupt(CommonplaceError):
 
     def as_dict(self) -> dict[str, object]:
         return {**super().as_dict(), "position": self.position}
+
+
+class ServerFailed(CommonplaceError):
+    """A server met an error that it did not expect. Its log says more."""
+
+    code = "server_failed"
+    status = 500
 
 
 class BookTooNew(CommonplaceError):

@@ -27,6 +27,7 @@ from ... import __version__
 from ...book import Book
 from ...errors import (
     BadInput,
+    BadMethod,
     BookClosed,
     CommonplaceError,
     Conflict,
@@ -34,6 +35,7 @@ from ...errors import (
     EngineUnavailable,
     NotFound,
     OutcomeUnknown,
+    ServerFailed,
     Stale,
     TooLarge,
     TooManyRequests,
@@ -180,13 +182,8 @@ class BookServer:
             request.state.line = line
             try:
                 answer = await handler(request, await self._admitted(request, line))
-            except CommonplaceError as error:
-                answer = problem(error, line.id)
-            except ClientDisconnect:
-                answer = Response(status_code=499)
-            except Exception as error:
-                log.exception("request=%s failed", field(line.id))
-                answer = problem(_Failed(f"the server failed: {type(error).__name__}; see its log"), line.id)
+            except Exception as error:  # noqa: BLE001  told to the client, and logged if it was not expected
+                answer = _refusal(line, error)
             return self._finished(line, answer)
 
         return handle
@@ -215,14 +212,20 @@ class BookServer:
 
     def _finished(self, line: LogLine, answer: Response) -> Response:
         """An answer with the headers that all have, once it is in the log."""
-        answer.headers["X-Request-Id"] = line.id
-        answer.headers["Cache-Control"] = "no-store"
-        answer.headers["X-Content-Type-Options"] = "nosniff"
-        answer.headers["Commonplace-Instance"] = self.instance
+        answer.headers.update(self._own_headers(line))
         if self.closing.is_set():
             answer.headers["Connection"] = "close"
         line.write(answer.status_code)
         return answer
+
+    def _own_headers(self, line: LogLine) -> dict[str, str]:
+        """Those of every answer."""
+        return {
+            "X-Request-Id": line.id,
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Commonplace-Instance": self.instance,
+        }
 
     async def _in_thread(self, admission: Admission, call: Callable[[], T]) -> T:
         with self.calls.one(admission.token):
@@ -261,10 +264,8 @@ class BookServer:
             listens = request.method == "GET" or request.headers.get("mcp-method") == LISTEN
             used.enter_context((self.streams if listens else self.calls).one(admission.token))
             request.state.lane = admission.token
-        except ClientDisconnect:
-            return
-        except CommonplaceError as error:
-            await self._finished(line, problem(error, line.id))(scope, receive, send)
+        except Exception as error:  # noqa: BLE001  told to the client, and logged if it was not expected
+            await self._finished(line, _refusal(line, error))(scope, receive, send)
             return
         messages = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -274,8 +275,11 @@ class BookServer:
         async def noted(message: Any) -> None:
             if message["type"] == "http.response.start":
                 self._sessions.note(message.get("headers", ()), admission.token)
-                more = [(b"x-request-id", line.id.encode()), (b"x-content-type-options", b"nosniff")]
-                message = {**message, "headers": [*message.get("headers", ()), *more]}
+                own = {
+                    name.lower().encode(): value.encode() for name, value in self._own_headers(line).items()
+                }
+                theirs = [pair for pair in message.get("headers", ()) if pair[0].lower() not in own]
+                message = {**message, "headers": [*theirs, *own.items()]}
                 line.write(message["status"])
             await send(message)
 
@@ -515,19 +519,14 @@ class VerbCall(NamedTuple):
         return from_query_of_page(self.verb, query) if self.path == "events" else from_query(self.verb, query)
 
 
-class _Failed(CommonplaceError):
-    """The server itself failed."""
-
-
-class BadMethod(BadInput):
-    """A verb that writes was asked for with GET, or an address with a method that it does not have."""
-
-    code = "bad_method"
-    status = 405
-
-    def __init__(self, message: str, allowed: str) -> None:
-        super().__init__(message)
-        self.allowed = allowed
+def _refusal(line: LogLine, error: Exception) -> Response:
+    """What is answered in place of what was asked for. The log has the error if the server has failed."""
+    if isinstance(error, ClientDisconnect):
+        return Response(status_code=499)
+    if isinstance(error, CommonplaceError):
+        return problem(error, line.id)
+    log.error("request=%s failed", field(line.id), exc_info=error)
+    return problem(ServerFailed(f"the server failed: {type(error).__name__}; see its log"), line.id)
 
 
 def _own_id(call: VerbCall, key: str) -> Arguments:

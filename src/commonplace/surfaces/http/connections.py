@@ -17,14 +17,13 @@ from time import monotonic
 from typing import Any
 
 import h11
-import msgspec
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ...errors import EngineUnavailable
+from ...errors import BadInput, EngineUnavailable
 from .app import BookServer
 from .limits import ServerLimits
-from .messages import PROBLEM
+from .messages import PROBLEM, problem_body
 from .request_log import log
 
 GRACE = 30
@@ -110,14 +109,8 @@ class ClientConnection(H11Protocol):
             self.end()
             return
         size = self._limits.head
-        detail = f"the request is no HTTP/1.1, or its first line and headers are over {size:,} bytes"
-        problem = {
-            "type": "urn:commonplace:bad_input",
-            "title": "BadInput",
-            "status": 400,
-            "code": "bad_input",
-        }
-        body = msgspec.json.encode({**problem, "detail": detail, "request_id": "-"})
+        refusal = f"the request is no HTTP/1.1, or its first line and headers are over {size:,} bytes"
+        body = problem_body(BadInput(refusal), "-")
         headers = [("content-type", PROBLEM), ("content-length", str(len(body))), ("connection", "close")]
         for event in (
             h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),

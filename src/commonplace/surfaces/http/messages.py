@@ -18,7 +18,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from ...errors import BadInput, CommonplaceError, shown
+from ...errors import BadInput, BadMethod, CommonplaceError, shown
 from ...ledger.encoding import convert, decode
 from ...ledger.events import Event
 from ...verbs import Parameter, Verb, members, sent_as
@@ -219,7 +219,7 @@ def shown_plain(answer: Any) -> Any:
     return msgspec.to_builtins(data_of(answer), str_keys=True, enc_hook=str)
 
 
-def problem(error: CommonplaceError, request_id: str) -> Response:
+def problem_body(error: CommonplaceError, request_id: str) -> bytes:
     """An error as problem+json (RFC 9457), with the fields that the error has."""
     told = error.as_dict()
     body = {
@@ -229,13 +229,17 @@ def problem(error: CommonplaceError, request_id: str) -> Response:
         "request_id": request_id,
         **told,
     }
+    return msgspec.json.encode(msgspec.to_builtins(body, str_keys=True, enc_hook=str))
+
+
+def problem(error: CommonplaceError, request_id: str) -> Response:
+    """An error as an answer."""
     headers = {"Retry-After": str(getattr(error, "retry_after", 1))} if error.status in (429, 503) else {}
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    if error.status == 405:
-        headers["Allow"] = getattr(error, "allowed", "POST")
-    data = msgspec.json.encode(msgspec.to_builtins(body, str_keys=True, enc_hook=str))
-    return Response(data, error.status, headers, PROBLEM)
+    if isinstance(error, BadMethod):
+        headers["Allow"] = error.allowed
+    return Response(problem_body(error, request_id), error.status, headers, PROBLEM)
 
 
 def header(request: Request, name: str) -> str | None:

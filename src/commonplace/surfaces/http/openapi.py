@@ -47,6 +47,7 @@ OF_EVERY_REQUEST = {
     "Commonplace-Scope": ("The scope to act in, within that of the token, such as users/alice.", NAME),
     "Commonplace-Reads": ("Other scopes to read, with commas between them.", NAME),
     "Commonplace-Run": ("The run that the call belongs to.", NAME),
+    "Commonplace-Look": ("What access.look_as has answered: the call sees what that actor sees.", NAME),
     "X-Request-Id": (
         "An id of the request, which the answer and the log have.",
         {"type": "string"},
@@ -73,7 +74,7 @@ OF_EVERY_ANSWER = {
 }
 
 CONTENT_OF_FILE: dict[str, Any] = {"type": "string", "format": "binary"}
-NUMBERS: dict[Any, dict[str, Any]] = {
+SCALARS: dict[Any, dict[str, Any]] = {
     str: {"type": "string"}, int: {"type": "integer"}, float: {"type": "number"}, bool: {"type": "boolean"},
     bytes: {"type": "string"}, datetime: {"type": "string"}, date: {"type": "string"},
     timedelta: {"type": "string"}, type(None): {"type": "null"}, None: {"type": "null"},
@@ -102,7 +103,11 @@ def written() -> bytes:
     paths |= {
         f"/v1/{name}": {"parameters": _everywhere(), "get": each} for name, each in _own_routes().items()
     }
-    paths |= {"/mcp": _mcp(), "/healthz": _health("Whether the server runs."), "/readyz": _readiness()}
+    paths |= {
+        "/mcp": _mcp(),
+        "/healthz": _health("health", "Whether the server runs."),
+        "/readyz": _readiness(),
+    }
     made = {
         "openapi": "3.1.0",
         "info": {
@@ -319,12 +324,11 @@ def _mcp() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _health(about: str) -> dict[str, Any]:
+def _health(name: str, about: str) -> dict[str, Any]:
     shown = {
         "description": "The answer.",
         "content": {PLAIN: {"schema": _object({"status": {"type": "string"}})}},
     }
-    name = about.split()[-1].rstrip(".")
     return {
         "get": {
             "operationId": name, "tags": ["server"], "summary": f"{about} Needs no token.", "security": [],
@@ -334,7 +338,7 @@ def _health(about: str) -> dict[str, Any]:
 
 
 def _readiness() -> dict[str, Any]:
-    made = _health("Whether the book can be read: the server is ready.")
+    made = _health("ready", "Whether the book can be read: the server is ready.")
     body = {"type": "object", "required": ["status", "code"]}
     refused = {
         "description": "The book cannot be read, or the server ends.",
@@ -393,8 +397,8 @@ class _Answers:
             return {"anyOf": [self.of(part) for part in parts]}
         (part,) = parts
         origin, inner = get_origin(part), get_args(part)
-        if part in NUMBERS:
-            return NUMBERS[part]
+        if part in SCALARS:
+            return SCALARS[part]
         if origin is Literal:
             return {"enum": list(inner)}
         if isinstance(origin, type) and issubclass(origin, Mapping):
