@@ -15,7 +15,6 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from commonplace import errors
-from commonplace.registry import only_reads
 from commonplace.surfaces.http.limits import ServerLimits
 from commonplace.surfaces.http.openapi import document
 from commonplace.surfaces.network import served
@@ -34,7 +33,7 @@ def test_the_document_is_openapi_and_names_every_address() -> None:
     paths = made["paths"]
     for path, verb in served().items():
         ways = paths[f"/v1/{path.replace('.', '/')}"]
-        assert ("get" in ways) == (only_reads(verb) or verb.name == "watch"), path
+        assert ("get" in ways) == (verb.reads or verb.name == "watch"), path
     assert {"/healthz", "/readyz", "/mcp", "/v1/book", "/v1/head", "/v1/watch"} <= paths.keys()
     headers = {name.lower() for name in made["components"]["parameters"]}
     assert headers == {

@@ -24,7 +24,7 @@ REGENERATE = "UPDATE_DOCS=1 python -m pytest tests/test_reference.py -k docs"
 
 
 def registry() -> dict[str, Verb]:
-    return {".".join(verb.path): verb for verb in every_verb()}
+    return {verb.dotted: verb for verb in every_verb()}
 
 
 def explained_by_themselves() -> dict[str, Verb]:

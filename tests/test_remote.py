@@ -18,7 +18,7 @@ import pytest
 import commonplace
 from commonplace import Book, errors
 from commonplace.errors import CommonplaceError
-from commonplace.registry import CONTENT, PLACES, every_verb, not_served, only_reads
+from commonplace.registry import every_verb, not_served
 from commonplace.remote.connection import HiddenText
 from commonplace.surfaces.http.messages import problem
 from commonplace.surfaces.network import served as verbs_served
@@ -188,7 +188,8 @@ def _outcome(call: Callable[[Any], Any], book: Any) -> Any:
 def test_every_verb_that_reads_answers_the_same_as_the_book_itself(both: Both) -> None:
     _fill(both.here)
     calls = _calls(both.here)
-    assert set(calls) == {path for path, verb in verbs_served().items() if only_reads(verb)} - CONTENT.keys()
+    reading = {path for path, verb in verbs_served().items() if verb.reads and not verb.facts.writes_file}
+    assert set(calls) == reading
     head = both.here.head
     for path, call in calls.items():
         expected, answered = _outcome(call, both.here), _outcome(call, both.there)
@@ -371,12 +372,12 @@ def test_what_is_not_served_says_so_before_anything_is_sent(both: Both, tmp_path
 
 
 def test_every_verb_is_served_or_is_listed_with_its_reason() -> None:
-    paths = {".".join(verb.path) for verb in every_verb(properties=True)}
-    reasons = {".".join(verb.path): not_served(verb) for verb in every_verb(properties=True)}
+    reasons = {verb.dotted: not_served(verb) for verb in every_verb(properties=True)}
     assert {path for path, why in reasons.items() if not why} == set(verbs_served())
-    assert {*PLACES, *CONTENT} <= paths
-    for path, name in CONTENT.items():  # no caller names a file of the server's host
-        assert name not in {parameter.name for parameter in verbs_served()[path].parameters}
+    for verb in verbs_served().values():  # no caller names a file of the server's host
+        facts = verb.facts
+        of_files = {*facts.of_host, facts.reads_file, facts.writes_file}
+        assert not of_files & {parameter.name for parameter in verb.parameters}, verb.path
 
 
 # asyncio
@@ -577,7 +578,7 @@ def test_the_page_lists_what_is_not_served() -> None:
     page = (Path(__file__).parent.parent / "docs" / "remote.md").read_text()
     rows = re.findall(r"^\| (`.*`) \| (it .*) \|$", page, re.MULTILINE)
     listed = {name: why for names, why in rows for name in re.findall(r"`([\w.]+)`", names)}
-    every = {".".join(verb.path): not_served(verb) for verb in every_verb(properties=True)}
+    every = {verb.dotted: not_served(verb) for verb in every_verb(properties=True)}
     assert listed == {path: why for path, why in every.items() if why}
 
 

@@ -104,7 +104,7 @@ class Admin:
 
     # how it stands
 
-    @verb
+    @verb(reads=True)
     def status(self) -> Status:
         """Where the book stands, and what its engine promises."""
         reached = self._ledger.store.acknowledged()  # before the head: others may write meanwhile
@@ -202,7 +202,7 @@ class Admin:
         for start in range(0, len(ids), PAGE):
             yield from (event.kind for event in self._ledger.events_by_id(ids[start : start + PAGE]))
 
-    @verb
+    @verb(not_served="it scans the files of the host that the book is on: call it there")
     def proof(self, found: Found, to: str | Path, *, progress: Progress | None = None) -> Proof:
         """Purge, look for the same again, verify the chain, scan the raw files, and write what came of it to a private
         JSON file that does not hold the content: what was erased, when, by whom, and what remains and why. What was
@@ -307,7 +307,7 @@ class Admin:
 
     # copies
 
-    @verb
+    @verb(reads=True, writes_file="to")
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
         """Write every event up to `at` as JSONL, with its hash, and the blobs. Returns how many events.
 
@@ -319,7 +319,7 @@ class Admin:
         check_call("progress", progress)
         return write_export(export_lines(self._ledger, upto), path, upto, progress, beside)
 
-    @verb
+    @verb(reads_file="source")
     def import_(self, source: str | Path, *, progress: Progress | None = None) -> Imported:
         """Import an export. Into an empty book, or one that holds a beginning of the same ledger, positions and hashes
         are kept; otherwise events are recorded anew with their origin named.
@@ -329,7 +329,7 @@ class Admin:
 
         return import_file(self._ledger, check_path("source", source), check_call("progress", progress))
 
-    @verb
+    @verb(not_served="it copies to a book that is opened on the host of this one: call it there")
     def copy(self, to: Book, *, progress: Progress | None = None) -> Imported:
         """Copy everything to another book, on any engine, as `export` and `import_` would.
 
@@ -341,7 +341,7 @@ class Admin:
             raise BadInput(f"to {shown(to)} is not a book: open it first, with commonplace.open(…)")
         return copy_book(self._ledger, to.ledger, check_call("progress", progress))
 
-    @verb
+    @verb(reads=True, writes_file="to")
     def backup(self, to: str | Path, *, progress: Progress | None = None) -> int:
         """Write a consistent copy of the book, as it is now, to a new SQLite file. Returns its head.
 

@@ -47,17 +47,17 @@ class Participant:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    record = method(record)
-    record_all = method(record_all)
+    record = method(record, own_id=True)
+    record_all = method(record_all, repeatable=True)
     event = method(event)
     events = method(events)
     watch = method(watch)
-    remember = method(remember)
+    remember = method(remember, own_id=True)
     search = method(search)
-    digest = method(digest)
-    prompt = method(prompt)
+    digest = method(digest, reads=False)
+    prompt = method(prompt, reads=False)
     forget = method(forget)
-    run = method(run)
+    run = method(run, of_host=("workflow",))
     work = method(work)
     thread = method(thread)
     inbox = method(inbox)
@@ -123,7 +123,7 @@ class Actor(Participant):
         super().__init__(session)
         self.name = session.actor
 
-    @verb
+    @verb(reads=True, writes_file="to")
     def export(self, to: str | Path, *, at: At = None, progress: Progress | None = None) -> int:
         """Write the events that this actor may see as JSONL, without secrets. Returns how many.
 

@@ -99,48 +99,16 @@ def every_verb(properties: bool = False) -> Iterator[Verb]:
                 yield _with_ids(verb)
 
 
-PROPERTIES = (
-    "run.status", "run.depth", "run.policy", "turn.state", "thread.id", "work.manage.outlook", "admin.status",
-)  # fmt: skip
-WRITING = {"receipt", "peek", "model", "new_id"}
-"""A verb that takes one of these may write although it takes `at`: a receipt, what it delivers, what a model said, the
-id of what it makes."""
-
-
-def only_reads(verb: Verb) -> bool:
-    """Whether a verb writes nothing. Every verb that reads takes `at`."""
-    names, path = {parameter.name for parameter in verb.parameters}, ".".join(verb.path)
-    return ("at" in names and not names & WRITING) or path in PROPERTIES or CONTENT.get(path) == "to"
-
-
-MADE_UNDER_ID = ("record", "remember", "documents.log", "documents.write_notes", "work.add_task")
-"""Verbs that take an id for what they make: the same call with the same id again answers as the first time."""
 FILES = "it reads or writes files of the host that the book is on: call it there"
-CALLED = "it calls a function of the caller: call it with the book opened on this host"
-NOT_SERVED = {
-    "runs.execute": "it runs programs of the host: run the workflow where the agents are",
-    "work.lead": "it is a lease that a process of this host renews: lead where the book is opened",
-    "admin.copy": FILES, "mirror.sync": FILES, "mirror.status": FILES, "thread.learn": CALLED,
-}  # fmt: skip
-"""Verbs that are not served, and why. Those that take a path are not served either, apart from `artifact`, which takes
-it as a name, those of PLACES, which are served without it, and those of CONTENT."""
-CONTENT = {
-    "export": "to", "admin.backup": "to", "admin.export": "to", "memory.export": "to", "thread.export": "to",
-    "work.manage.export": "to", "admin.import_": "source", "memory.import_": "source",
-}  # fmt: skip
-"""Verbs that write a file (`to`) or read one (`source`). Where they are served the content of the file travels, and its
-path is one of the caller's host."""
-PLACES = {"run": ("workflow",), "run.child": ("policy", "start", "folder", "persistence")}
-"""Parameters that are left out where a verb is served: they are about files of the host, or read from them."""
 
 
 def not_served(verb: Verb) -> str:
-    """Why a verb is not served; "" if it is."""
-    path = ".".join(verb.path)
-    if path in NOT_SERVED:
-        return NOT_SERVED[path]
+    """Why a verb is not served; "" if it is. One that takes a path has to say what becomes of it there: if it does not,
+    no caller may name a file of the book's host."""
+    facts = verb.facts
     takes_path = any(name_of(kind) == "Path" for each in verb.parameters for kind in each.kinds)
-    return FILES if takes_path and verb.name != "artifact" and path not in PLACES | CONTENT else ""
+    explained = facts.reads_file or facts.writes_file or facts.of_host or "_read" in verb.inner
+    return facts.not_served or (FILES if takes_path and not explained else "")
 
 
 def verb_at(path: str) -> Verb:

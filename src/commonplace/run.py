@@ -88,20 +88,20 @@ class Run:
         return self._ledger.follow(PROJECTION)
 
     @property
-    @verb
+    @verb(reads=True)
     def status(self) -> str:
         """running, completed, partial, failed or cancelled."""
         with self._session.snapshot() as snapshot:
             return totals_of(snapshot, self.id).status
 
     @property
-    @verb
+    @verb(reads=True)
     def policy(self) -> Policy:
         """The rules that hold in it."""
         return self._opened.policy
 
     @property
-    @verb
+    @verb(reads=True)
     def depth(self) -> int:
         """How many runs it is within."""
         return self._opened.depth
@@ -155,7 +155,7 @@ class Run:
         position: int = self._submit("state.step", step)
         return position
 
-    @verb
+    @verb(repeatable=True)
     def close(self, status: str = "completed", reason: str = "") -> None:
         """End the run. Safe to call twice.
 
@@ -169,7 +169,7 @@ class Run:
         reopened: bool = self._submit("state.reopen", Reopen(self.id, self.viewer))
         return reopened
 
-    @verb
+    @verb(reads=False)
     def fork(self, at: At = None, new_id: str | None = None) -> Run:
         """A new run that begins as this one was at `at`. The cost does not depend on the size of the state.
 
@@ -189,7 +189,7 @@ class Run:
         merged: Merged = self._submit("state.merge", Merge(self.id, self.viewer, prefer))
         return merged
 
-    @verb
+    @verb(of_host=("policy", "start", "folder", "persistence"))
     def child(
         self,
         new_id: str | None = None,
@@ -312,7 +312,7 @@ class Turn(Actor):
         return f"<Turn of {self.agent!r} in the run {self.own_run.id!r}>"
 
     @property
-    @verb
+    @verb(reads=True)
     def state(self) -> State:
         """What this agent may see of the run's state, now."""
         return visible_state(self._session, self.own_run.id, self.agent)

@@ -141,7 +141,7 @@ class Runs:
         """The state of a run as of `at`, as far as this actor may see it."""
         return self.get(run_id).state(at)
 
-    @verb
+    @verb(not_served="it runs programs of the host: run the workflow where the agents are")
     def execute(
         self,
         workflow: str | Path | Workflow,
@@ -179,7 +179,7 @@ class Runs:
             tell=tell or (lambda _news: None),
         )
 
-    @verb
+    @verb(reads=False)
     def fork(self, run_id: RunId | Run | RunInfo, at: At = None, new_id: str | None = None) -> Run:
         """A new run that begins as another one was at `at`.
 

@@ -260,7 +260,7 @@ def in_span(
 def _paths() -> dict[Callable[..., Any], str]:
     from .registry import every_verb
 
-    return {verb.function: ".".join(verb.path) for verb in every_verb(properties=True)}
+    return {verb.function: verb.dotted for verb in every_verb(properties=True)}
 
 
 def _path_of(verb: Callable[..., Any]) -> str:

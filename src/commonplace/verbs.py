@@ -12,7 +12,7 @@ import builtins
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from inspect import Parameter as Described
 from inspect import getdoc, signature, unwrap
@@ -56,10 +56,31 @@ class HasSession(Protocol):
     _session: Session
 
 
-def method(function: Callable[Concatenate[Session, P], R]) -> Callable[Concatenate[HasSession, P], R]:
-    """A function of a session as a method with the same signature and docstring."""
+class VerbFacts(NamedTuple):
+    """What a verb says of itself that its signature does not."""
 
-    @verb
+    reads: bool | None = None
+    """Whether it writes nothing. If it does not say so, it is one that reads if it takes `at`."""
+    own_id: bool = False
+    """Whether what it makes may be given an `id`: the same call with the same id again answers as the first time."""
+    repeatable: bool = False
+    """Whether the same call again answers as the first time without an id of the caller's."""
+    reads_file: str = ""
+    """The parameter that names the file which it reads. Where the verb is served, the content of the file travels."""
+    writes_file: str = ""
+    """The parameter that names the file which it writes, whose content travels in the same way."""
+    of_host: tuple[str, ...] = ()
+    """Parameters that are about files of the book's host. They are left out where the verb is served."""
+    not_served: str = ""
+    """Why it is not served."""
+
+
+def method(
+    function: Callable[Concatenate[Session, P], R], **facts: Any
+) -> Callable[Concatenate[HasSession, P], R]:
+    """A function of a session as a method with the same signature and docstring. `facts` are those of `VerbFacts`."""
+
+    @verb(**facts)
     @wraps(function)
     def call(self: HasSession, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return function(self._session, *args, **kwargs)
@@ -67,10 +88,20 @@ def method(function: Callable[Concatenate[Session, P], R]) -> Callable[Concatena
     return call
 
 
-def verb(function: F) -> F:
-    """Mark a method as a verb. A parameter that is a flag takes True or False and nothing else: `erase="no"` is
+@overload
+def verb(function: F, /) -> F: ...
+@overload
+def verb(**facts: Any) -> Callable[[F], F]: ...
+def verb(function: Any = None, /, **facts: Any) -> Any:
+    """Mark a method as a verb: `@verb`, or `@verb(repeatable=True)` with some of the facts of `VerbFacts`.
+
+    A parameter that is a flag takes True or False and nothing else: `erase="no"` is
     refused, not taken for True. Where the book of the holder is behind a server, the verb is called there.
     OpenTelemetry is told of the call, if the process has configured it."""
+    return partial(_marked, VerbFacts(**facts)) if function is None else _marked(VerbFacts(), function)
+
+
+def _marked(facts: VerbFacts, function: F) -> F:
     inner = unwrap(function)
     kinds = {"bool": (bool,), "bool | None": (bool, type(None))}
     names = inner.__code__.co_varnames
@@ -96,7 +127,7 @@ def verb(function: F) -> F:
             return in_span(marked, ask, holder, args, kwargs)
         return ask(holder, args, kwargs)
 
-    vars(marked)["is_verb"] = True
+    vars(marked)["is_verb"], vars(marked)["facts"] = True, facts
     return cast(F, marked)
 
 
@@ -235,10 +266,25 @@ class Verb(NamedTuple):
     answer: Any
     fields: bool = False
     """Whether it takes further fields by their names."""
+    facts: VerbFacts = VerbFacts()
+    inner: frozenset[str] = frozenset()
+    """Its parameters for other verbs alone."""
 
     @property
     def name(self) -> str:
         return self.path[-1]
+
+    @property
+    def dotted(self) -> str:
+        """Its path as a text: `memory.list`."""
+        return ".".join(self.path)
+
+    @property
+    def reads(self) -> bool:
+        """Whether it writes nothing."""
+        if self.facts.reads is None:
+            return any(parameter.name == "at" for parameter in self.parameters)
+        return self.facts.reads
 
     @property
     def summary(self) -> str:
@@ -287,6 +333,8 @@ def verb_of(path: Iterable[str], function: Callable[..., Any]) -> Verb:
             parameter.kind is Described.VAR_KEYWORD and parameter.annotation != "Never"
             for parameter in described
         ),
+        getattr(function, "facts", VerbFacts()),
+        frozenset(parameter.name for parameter in described if parameter.name.startswith("_")),
     )
 
 

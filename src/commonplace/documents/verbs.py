@@ -54,7 +54,7 @@ class Documents:
 
     # daily logs
 
-    @verb
+    @verb(own_id=True)
     def log(self, text: str, *, id: str | None = None) -> Event:
         """Add to the day's log, for the whole team. With an `id` of your own the call can be repeated safely.
 
@@ -97,7 +97,7 @@ class Documents:
         """NOTES.md: the active objective."""
         return rendered(NOTES, self.get(NOTES, at))
 
-    @verb
+    @verb(own_id=True)
     def write_notes(self, text: str, *, if_position: int | None = None, id: str | None = None) -> Event:
         """Replace NOTES.md. It holds the active objective only: other content is refused, with its line.
         With `if_position`, it is also refused if the notes were written after that position.

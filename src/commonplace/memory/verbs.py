@@ -346,7 +346,7 @@ class Memory:
             raise BadInput(f"days {shown(days)} is not a whole number from 1 to 365")
         return curated(self._session, days, dry_run=dry_run, model=model)
 
-    @verb
+    @verb(reads_file="source")
     def import_(
         self,
         source: str | Path,
@@ -367,7 +367,7 @@ class Memory:
             self._session, check_path("a source", source), dry_run, shared, check_call("progress", progress)
         )
 
-    @verb
+    @verb(reads=True, writes_file="to")
     def export(
         self,
         to: str | Path,

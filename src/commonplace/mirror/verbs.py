@@ -59,12 +59,12 @@ class Mirrors:
         (key,) = self._session.write("scopes.name", (parsed(scope),))
         return outside.mirror(where, person, trust=trust, scope=key)
 
-    @verb
+    @verb(not_served="it is about markdown on the host that the book is on: call it there")
     def sync(self) -> Report:
         """Take in hand edits, and write what changed."""
         return self._default().sync()
 
-    @verb
+    @verb(not_served="it is about markdown on the host that the book is on: call it there")
     def status(self) -> FileDifferences:
         """The files that differ from the book, and how. Changes nothing."""
         return self._default().status()

@@ -30,7 +30,7 @@ from ..ledger.checks import check_path, check_position, check_seconds
 from ..ledger.events import Event, new_id
 from ..ledger.ledger import At
 from ..participant import Actor
-from ..registry import CONTENT, HANDLES, MADE_UNDER_ID, PLACES, every_verb, ids_of, not_served, only_reads
+from ..registry import HANDLES, every_verb, ids_of, not_served
 from ..run import Run, Turn
 from ..session import Session
 from ..threads.verbs import Thread
@@ -45,17 +45,6 @@ from .connection import FIRST_PAUSE, LONGEST_PAUSE, QUIET, ServerConnection, err
 PAGE = 1_000
 FILE = "application/octet-stream"
 LONGEST_HEADER = 8_000
-REPEATABLE = {
-    "claim.complete",
-    "claim.fail",
-    "claim.heartbeat",
-    "record_all",
-    "run.close",
-    "work.claim",
-    "claim.next",
-}
-"""Verbs of which the same call again answers as the first time, also by a server that was started anew. So does a verb
-that makes something under an id of the caller's."""
 
 
 @cache
@@ -150,13 +139,13 @@ class RemoteSession:
         """Send a verb, and answer what the server answers."""
         verb = verbs_by_function()[function]
         given = arguments(function, holder, args, kwargs)
-        path = ".".join(verb.path)
+        path = verb.dotted
         if reason := not_served(verb):
             raise NotEnabled(f"{path} is not served: {reason}")
-        for name in PLACES.get(path, ()):
+        for name in verb.facts.of_host:
             if given.pop(name, None) is not None:
                 raise NotEnabled(f"{name} of {path} comes from files of the book's host: open the book there")
-        if path in CONTENT:
+        if verb.facts.reads_file or verb.facts.writes_file:
             return self._with_file(verb, holder, given)
         if path == "events":
             return self._events(**given)
@@ -173,7 +162,7 @@ class RemoteSession:
         given = {name: sent(path, name, value) for name, value in given.items()}
         made, repeatable = _identified(verb, given)
         answer = self._post(
-            path, ids | given, headers, safe=only_reads(verb), key=event, ids=made, repeatable=repeatable
+            path, ids | given, headers, safe=verb.reads, key=event, ids=made, repeatable=repeatable
         )
         if path == "access.look_as":
             return Actor(cast(Session, self.seen_by(str(answer))))
@@ -195,12 +184,12 @@ class RemoteSession:
 
     def _with_file(self, verb: Verb, holder: Any, given: dict[str, Any]) -> Any:
         """Call a verb that writes a file of this host, or reads one: the content travels."""
-        path = ".".join(verb.path)
-        name = CONTENT[path]
+        path, reads = verb.dotted, bool(verb.facts.reads_file)
+        name = verb.facts.reads_file or verb.facts.writes_file
         file = check_path(name, given.pop(name))
         headers, ids = self._of_handle(verb, holder)
         given = ids | {name: sent(path, name, value) for name, value in given.items()}
-        if name == "source":
+        if reads:
             return self._read_from(file, path, given, headers)
         if path == "admin.backup":
             check_free(name, file)
@@ -347,11 +336,10 @@ class RemoteSession:
 def _identified(verb: Verb, given: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
     """The ids of what a call makes, which it is given here where the caller has not done so; and whether the same call
     again answers as the first time."""
-    path = ".".join(verb.path)
-    if path in MADE_UNDER_ID:
+    if verb.facts.own_id:
         given["id"] = new_id() if given.get("id") is None else given["id"]
         return (str(given["id"]),), True
-    if path == "record_all" and isinstance(given.get("drafts"), list | tuple):
+    if verb.name == "record_all" and isinstance(given.get("drafts"), list | tuple):
         drafts = [
             {**draft, "id": new_id() if draft.get("id") is None else draft["id"]}
             if isinstance(draft, dict)
@@ -360,7 +348,7 @@ def _identified(verb: Verb, given: dict[str, Any]) -> tuple[tuple[str, ...], boo
         ]
         given["drafts"] = drafts
         return tuple(str(draft["id"]) for draft in drafts if isinstance(draft, dict)), True
-    return (), path in REPEATABLE
+    return (), verb.facts.repeatable
 
 
 def _sent_events(lines: Iterator[bytes]) -> Iterator[tuple[int, Any]]:

@@ -31,7 +31,7 @@ Render = Callable[[Shell, Any], Human]
 
 def answer_of(shell: Shell, verb: Verb, answer: Any) -> Output:
     """The answer of a verb for scripts and for people."""
-    path = ".".join(verb.path)
+    path = verb.dotted
     if isinstance(answer, Iterator):
         answer = list(answer)
     many = isinstance(answer, list | tuple)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..access.rights import OWNER
 from ..errors import BadInput, Denied, shown
-from ..registry import call, names_under, not_served, only_reads, verb_at
+from ..registry import call, names_under, not_served, verb_at
 from ..verbs import TaskId, Verb, WorkId, verb_of
 from .data import data_of
 from .network import without_files
@@ -268,16 +268,13 @@ COVERED = {
     "claim.artifact",
     # These block until something happens, or answer what only a program can hold:
     "work.watch", "work.lead", "work.reopen_claim", "access.look_as", "works.containing", "works.archive_finished",
-    "work.complete_many", "runs.execute",
+    "work.complete_many", "runs.execute", "admin.copy",
     "runs.get", "access.redacted", "admin.proof", "admin.index_size", "thread.learn", "learn.register_tool",
 }  # fmt: skip
 """Verbs that no group adds."""
 
 WRITTEN = {"value", "payload"}
 """Fields that hold what somebody wrote, in which an empty value says something."""
-
-FILES = {"to", "source"}
-"""Parameters that name files of the machine of the server. A verb that needs one is not for a model."""
 
 
 def offered(groups: Iterable[str] = (), *, remote: bool = False) -> dict[str, Offered]:
@@ -295,13 +292,12 @@ def _tools_of(group: str, remote: bool) -> Iterator[tuple[str, Offered]]:
     inner = (f"{namespace}.{name}" for namespace in GROUPS[group] for name in names_under(namespace))
     for path in (*TOP_OF.get(group, ()), *inner):
         verb = verb_at(path)
-        required = {parameter.name for parameter in verb.parameters if parameter.required}
-        names_file = required & FILES and path != "memory.link"
+        takes_file = verb.facts.reads_file or verb.facts.writes_file  # of this machine: not for a model
         needs_function = any(each.required and not each.is_data for each in verb.parameters)
-        if path in COVERED or names_file or needs_function or (remote and not_served(verb)):
+        if path in COVERED or takes_file or needs_function or (remote and not_served(verb)):
             continue
         about = verb.about.partition("\n\n")[0].replace("\n", " ").replace("`", "")
-        yield NAMED.get(path, path.replace(".", "_")), Offered(about, path, reads=only_reads(verb))
+        yield NAMED.get(path, path.replace(".", "_")), Offered(about, path, reads=verb.reads)
 
 
 def table(chosen: Mapping[str, Offered], *, remote: bool = False) -> dict[str, Verb]:

@@ -17,7 +17,7 @@ from ..book import Book
 from ..errors import BadInput, Denied, NotFound, shown
 from ..participant import Participant, acting_within, begin_look, looking
 from ..recall.book_index import INSTALLED
-from ..registry import CONTENT, PLACES, call, every_verb, not_served
+from ..registry import call, every_verb, not_served
 from ..verbs import Verb
 
 MOST_IDS = 1_000
@@ -34,10 +34,10 @@ def served() -> dict[str, Verb]:
     verbs = {}
     for verb in every_verb(properties=True):
         if not not_served(verb):
-            path = ".".join(verb.path)
-            dropped = (*PLACES.get(path, ()), CONTENT.get(path))
+            facts = verb.facts
+            dropped = (*facts.of_host, facts.reads_file, facts.writes_file)
             kept = tuple(each for each in verb.parameters if each.name not in dropped)
-            verbs[path] = verb._replace(parameters=kept)
+            verbs[verb.dotted] = verb._replace(parameters=kept)
     for path, verb in verbs.items():
         if path.startswith("claim.") and verb.fields:  # it hands them on to the verb of its work
             own = {"work", *(each.name for each in verb.parameters)}
@@ -80,7 +80,7 @@ def call_for(book: Book, caller: Caller, verb: Verb, read: Read) -> Any:
     asks to."""
     me = caller.participant(book)
     if verb.path[0] == "admin" and not isinstance(me, Book):
-        raise Denied(f"only the book's owner may call {'.'.join(verb.path)}, not {me._session.actor!r}")
+        raise Denied(f"only the book's owner may call {verb.dotted}, not {me._session.actor!r}")
     given = without_files(verb, read())
     _check_embedder(given.get("embedder"))
     if verb.path == ("access", "redacted"):
@@ -108,7 +108,7 @@ def call_writing(book: Book, caller: Caller, verb: Verb, read: Read) -> WrittenF
     """Call a verb that writes a file, which the caller is sent."""
     with TemporaryDirectory(prefix="commonplace-") as folder:
         path = Path(folder) / "content"
-        answer = call_for(book, caller, verb, lambda: {**read(), _file_of(verb): path})
+        answer = call_for(book, caller, verb, lambda: {**read(), verb.facts.writes_file: path})
         return WrittenFile(answer, path.open("rb"))
 
 
@@ -119,14 +119,9 @@ def call_reading(book: Book, caller: Caller, verb: Verb, read: Read, name: str, 
         def asked() -> dict[str, Any]:
             path = Path(folder) / _check_file_name(name)
             path.write_bytes(content)
-            return {**read(), _file_of(verb): path}
+            return {**read(), verb.facts.reads_file: path}
 
         return call_for(book, caller, verb, asked)
-
-
-def _file_of(verb: Verb) -> str:
-    """The parameter of a verb that names a file."""
-    return CONTENT[".".join(verb.path)]
 
 
 def _check_file_name(name: str) -> str:
@@ -156,7 +151,7 @@ def _few_ids(ids: object) -> list[str]:
 def without_files(verb: Verb, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call from elsewhere: no caller makes this host read a file."""
     given = dict(arguments)
-    if verb.name == "artifact" or (verb.path[0] == "claim" and given.get("artifacts")):
+    if "_read" in verb.inner:
         given["_read"] = False  # a path is a name
     return given
 
@@ -164,7 +159,7 @@ def without_files(verb: Verb, arguments: Mapping[str, Any]) -> dict[str, Any]:
 @cache
 def _unserved() -> dict[str, str]:
     """Why each verb is not served that is not."""
-    return {".".join(verb.path): reason for verb in every_verb() if (reason := not_served(verb))}
+    return {verb.dotted: reason for verb in every_verb() if (reason := not_served(verb))}
 
 
 def verb_named(path: str, offered: Mapping[str, Verb] | None = None) -> Verb:

@@ -136,7 +136,7 @@ class Thread:
         return f"<Thread {self.name!r}>"
 
     @property
-    @verb
+    @verb(reads=True)
     def id(self) -> str | None:
         """The key of the thread, which its messages have as session_id; None while it has no message."""
         with self._session.snapshot() as now:
@@ -235,7 +235,7 @@ class Thread:
         later = total - (messages[-1].number if messages else earlier)
         return Messages(tuple(messages), earlier, later)
 
-    @verb
+    @verb(reads=False)
     def context(
         self,
         query: str | None = None,
@@ -260,7 +260,7 @@ class Thread:
             self._session, self.name, query, max_chars, max_tokens, recent, ignore_memory, count_tokens, receipt, at
         )  # fmt: skip
 
-    @verb
+    @verb(reads=False)
     def summary(self, model: Model | None = None, *, at: At = None) -> ThreadSummary | None:
         """The last summary of the conversation; None if there is none. A `model` first summarizes what was said since
         the last one, and that is recorded. When a message is erased, the summaries that include it go with it.
@@ -292,7 +292,7 @@ class Thread:
         )
         session.submit("threads.summarize", request, "summarize")
 
-    @verb
+    @verb(not_served="it calls a function of the caller: call it with the book opened on this host")
     def learn(self, model: Model) -> Learned:
         """Let a model propose facts and preferences from the messages since the last call. Each proposal cites the
         messages that say it and is held until somebody settles it with `memory.resolve`: see `inbox`. An answer of the
@@ -321,7 +321,7 @@ class Thread:
         events = (event for event in reader.oldest(after) if reader.sensitivity(event) in allowed)
         return that_fit(read(events, AT_ONCE))
 
-    @verb
+    @verb(reads=True, writes_file="to")
     def export(self, to: str | Path, *, format: Literal["json", "markdown"] = "json", at: At = None) -> int:
         """Write the conversation to a file. Answers how many messages it has.
 

@@ -157,7 +157,7 @@ class WorkManagement:
     def __init__(self, work: Work) -> None:
         self._work, self._session = work, work._session
 
-    @verb
+    @verb(reads=True)
     def outlook(self) -> WorkOutlook:
         """Whether the work goes on by itself, and when a worker should look again."""
         return outlook_of(self._work)
@@ -213,7 +213,7 @@ class WorkManagement:
                 progress(start + len(part), len(ids))
         return len(ids)
 
-    @verb
+    @verb(reads=True, writes_file="to")
     def export(self, to: str | Path, *, at: At = None) -> int:
         """Write the work as one JSON document, as far as the reader may see it: its info, tasks, decisions,
         discoveries, artifacts, nudges, approvals, escalations and contributions. Answers how many tasks there are.

@@ -71,7 +71,7 @@ class Claim:
         self.task, self._done = task, task.status != "in_progress" or task.token != self.token
         return task
 
-    @verb
+    @verb(repeatable=True)
     def heartbeat(self, lease: float | None = None) -> list[Nudge]:
         """Say that the agent is still there: the task is its own for another lease. Answers the nudges that are to be
         told at once, each once. Raises Fenced if its lease has run out or the task went on without it, Conflict if the
@@ -99,7 +99,7 @@ class Claim:
         ids = tuple(row["id"] for row in urgent)
         return self.work._told(self.agent, (self.task.id,), "beat", ids) if ids else []
 
-    @verb
+    @verb(repeatable=True)
     def complete(
         self,
         summary: str = "",
@@ -117,7 +117,7 @@ class Claim:
         self._complete(None, summary, next_steps, learnings, artifacts, None, _read)
         return self.task
 
-    @verb
+    @verb(repeatable=True)
     def next(
         self,
         summary: str = "",
@@ -158,7 +158,7 @@ class Claim:
         self._becomes(done)
         return following
 
-    @verb
+    @verb(repeatable=True)
     def fail(self, reason: str) -> Task:
         """The task has failed; its policy says what happens next. The same call again answers without another
         failure."""
@@ -226,11 +226,11 @@ class Claim:
         return self.work.discover(text, **{**self._held, **fields})
 
     @verb
-    def artifact(self, path: str | Path, **fields: Any) -> Artifact:
+    def artifact(self, path: str | Path, *, _read: bool = True, **fields: Any) -> Artifact:
         """As `Work.artifact`, for this task, as long as it is held.
 
         `path` is where it lies."""
-        return self.work.artifact(path, **{**self._held, **fields})
+        return self.work.artifact(path, _read=_read, **{**self._held, **fields})
 
     @property
     def _held(self) -> dict[str, Any]:

@@ -126,7 +126,7 @@ class Work:
 
     # tasks
 
-    @verb
+    @verb(own_id=True)
     def add_task(
         self,
         title: str,
@@ -270,7 +270,7 @@ class Work:
 
     # claims
 
-    @verb
+    @verb(repeatable=True)
     def claim(
         self,
         agent: str | None = None,
@@ -541,7 +541,7 @@ class Work:
         values = {"text": text, "target": target, "priority": priority, "delivery": delivery}
         return self._record(Nudge, values, by, task=task)
 
-    @verb
+    @verb(reads=False)
     def read_messages(self, agent: str | None = None, *, peek: bool = False, at: At = None) -> list[Nudge]:
         """What an agent is to be told in this turn, the most urgent first. Each nudge is told once: it is marked as
         delivered. What has changed that the agent had relied on comes as a nudge, too. With `peek`, or as of `at`, all
@@ -622,7 +622,7 @@ class Work:
 
     # leading
 
-    @verb
+    @verb(not_served="it is a lease that a process of this host renews: lead where the book is opened")
     def lead(self, agent: str | None = None, *, lease: float = 30.0) -> Lead:
         """Take the lead of this work, if nobody has it. The leader is told of what happens, step by step; if it
         dies, the next one goes on where it was."""

@@ -42,7 +42,6 @@ from ...errors import (
 )
 from ...ledger.checks import check_seconds
 from ...participant import Participant
-from ...registry import CONTENT, MADE_UNDER_ID, only_reads
 from ...telemetry import answering_http
 from ...verbs import Verb
 from ..network import Caller, call_for, call_reading, call_writing, served, verb_named
@@ -70,8 +69,6 @@ log = logging.getLogger("commonplace.http")
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 LONGEST_WAIT = 30.0
 OWN_ROUTES = ("/healthz", "/readyz", "/openapi.json", "/v1/book", "/v1/head", "/v1/watch", "/v1/work/watch")
-CLAIMS = ("work.claim", "claim.next")
-"""What these make has no id of its own, but the event of the claim has."""
 ONLY_GET = ("book", "head", "watch", "work.watch")
 """These have routes of their own."""
 LISTEN = "subscriptions/listen"
@@ -323,13 +320,13 @@ class BookServer:
         verb = verb_named(path if "." not in route else "")
         if not admission.allows(path):
             raise Denied(f"this token does not allow {path}")
-        if request.method == "GET" and not only_reads(verb):
+        if request.method == "GET" and not verb.reads:
             raise BadMethod(f"{path} writes: use POST", "POST")
         body = await self._body(request) if request.method == "POST" else None
         call = VerbCall(request, admission, verb, body)
-        if not only_reads(verb):
+        if not verb.reads:
             return (await self._written(call)).response()
-        if path in CONTENT:
+        if verb.facts.writes_file:
             return await self._in_thread(admission, partial(self._file, call))
         answers = self._events if path == "events" else self._answer
         answer = await self._in_thread(admission, partial(answers, call))
@@ -342,14 +339,14 @@ class BookServer:
             return {**(more or {}), **call.arguments()}
 
         caller, verb = call.admission.caller, call.verb
-        if call.path in CONTENT:
+        if verb.facts.reads_file:
             name, content = header(call.request, "file") or "content", call.body or b""
             answer = call_reading(self.book, caller, verb, read, name, content)
         else:
             answer = call_for(self.book, caller, verb, read)
         if hasattr(answer, "__next__"):
             answer = list(answer)
-        tagged = only_reads(verb) or type(getattr(answer, "position", None)) is int
+        tagged = verb.reads or type(getattr(answer, "position", None)) is int
         return rendered(answer, typed=is_typed(call.request), tagged=tagged)
 
     def _events(self, call: VerbCall) -> Rendered:
@@ -409,8 +406,8 @@ class BookServer:
 
     async def _watch(self, request: Request, admission: Admission) -> Response:
         verb = _watched(request)
-        if not admission.allows(".".join(verb.path)):
-            raise Denied(f"this token does not allow {'.'.join(verb.path)}")
+        if not admission.allows(verb.dotted):
+            raise Denied(f"this token does not allow {verb.dotted}")
         await self._in_thread(admission, partial(admission.caller.participant, self.book))
         given = from_query(verb, request.query_params.multi_items())
         last = request.headers.get("last-event-id")
@@ -513,7 +510,7 @@ class VerbCall(NamedTuple):
 
     def arguments(self) -> Arguments:
         """Those in the body, or in the query if there is none, or if it is the content of a file. Raises BadInput."""
-        if self.body is not None and CONTENT.get(self.path) != "source":
+        if self.body is not None and not self.verb.facts.reads_file:
             return from_body(self.request, self.verb, self.body)
         query = self.request.query_params.multi_items()
         return from_query_of_page(self.verb, query) if self.path == "events" else from_query(self.verb, query)
@@ -530,14 +527,13 @@ def _refusal(line: LogLine, error: Exception) -> Response:
 
 
 def _own_id(call: VerbCall, key: str) -> Arguments:
-    """The id of what a call with an idempotency key makes, if the verb takes one: the same for each repetition. Raises
-    BadInput."""
+    """The id of what a call with an idempotency key makes, or of the event of a claim, if the verb takes one: the same
+    for each repetition. Raises BadInput."""
     if not 1 <= len(key) <= 200:
         raise BadInput("Idempotency-Key has 1 to 200 characters")
-    if call.path not in (*CLAIMS, *MADE_UNDER_ID):
-        return {}
+    name = "id" if call.verb.facts.own_id else "_event" if "_event" in call.verb.inner else ""
     id = str(uuid5(UUID(int=0), sha256(f"{call.who}\n{call.path}\n{key}".encode()).hexdigest()))
-    return {"_event" if call.path in CLAIMS else "id": id}
+    return {name: id} if name else {}
 
 
 def _watched(request: Request) -> Verb:

@@ -60,7 +60,7 @@ def from_query(verb: Verb, query: Iterable[tuple[str, str]]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for name, text in query:
         if name not in parameters:
-            raise BadInput(f"{dotted(verb)} takes {names(verb)}, and not {shown(name)}")
+            raise BadInput(f"{verb.dotted} takes {names(verb)}, and not {shown(name)}")
         value = _from_text(parameters[name], text)
         if isinstance(given.get(name), list) and isinstance(value, list):
             given[name] += value
@@ -114,7 +114,7 @@ def checked(verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
     try:
         request = convert(own, _request(verb.path), strict=True)
     except msgspec.ValidationError as error:
-        raise BadInput(f"{dotted(verb)} takes {names(verb)}: {error}") from None
+        raise BadInput(f"{verb.dotted} takes {names(verb)}: {error}") from None
     _check_names(verb, further)
     return {name: getattr(request, name) for name in own} | further
 
@@ -132,7 +132,7 @@ def _check_names(verb: Verb, given: Mapping[str, Any]) -> None:
             or name.startswith("_")
             or (not verb.fields and name not in _names(verb))
         ):
-            raise BadInput(f"{dotted(verb)} takes {names(verb)}, and not {shown(name)}")
+            raise BadInput(f"{verb.dotted} takes {names(verb)}, and not {shown(name)}")
 
 
 def _names(verb: Verb) -> set[str]:
@@ -141,10 +141,6 @@ def _names(verb: Verb) -> set[str]:
 
 def names(verb: Verb) -> str:
     return ", ".join(parameter.name for parameter in verb.parameters if parameter.is_data) or "no arguments"
-
-
-def dotted(verb: Verb) -> str:
-    return ".".join(verb.path)
 
 
 class Rendered(NamedTuple):

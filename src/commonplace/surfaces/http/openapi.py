@@ -12,7 +12,6 @@ import msgspec
 
 from ... import __version__
 from ...ledger.events import Event
-from ...registry import CONTENT, only_reads
 from ...verbs import Parameter, Verb, members, name_of
 from ..data import FORMS
 from ..network import served
@@ -163,10 +162,10 @@ def _problem(status: str, about: str) -> dict[str, Any]:
 def statuses(verb: Verb) -> list[str]:
     """The statuses of problems that a verb may answer with."""
     names = {parameter.name for parameter in verb.parameters}
-    found = {*ALWAYS, *(READING if only_reads(verb) else WRITING)}
+    found = {*ALWAYS, *(READING if verb.reads else WRITING)}
     if "if_position" in names:
         found.add("412")
-    if ".".join(verb.path) in CONTENT:
+    if verb.facts.reads_file or verb.facts.writes_file:
         found.add("507")
     if verb.path[0] in ("turn", "run", "runs"):
         found.add("422")
@@ -174,7 +173,8 @@ def statuses(verb: Verb) -> list[str]:
 
 
 def _path(verb: Verb, request: Mapping[str, Any], answers: _Answers) -> dict[str, Any]:
-    paged, reads, file = verb.path == ("events",), only_reads(verb), CONTENT.get(".".join(verb.path))
+    paged, reads = verb.path == ("events",), verb.reads
+    reads_file, writes_file = bool(verb.facts.reads_file), bool(verb.facts.writes_file)
     about = {
         "summary": verb.summary.replace("`", ""),
         "description": verb.about,
@@ -182,9 +182,9 @@ def _path(verb: Verb, request: Mapping[str, Any], answers: _Answers) -> dict[str
     }
     name, problems = "_".join(verb.path), statuses(verb)
     answer = _page(answers) if paged else answers.of(verb.answer)
-    responses = _with_file(problems) if file == "to" else _responses(answer, problems, tagged=reads)
+    responses = _with_file(problems) if writes_file else _responses(answer, problems, tagged=reads)
     conditions = (
-        ["Idempotency-Key", "Commonplace-Sent-To"] if not reads else ["If-None-Match"] if not file else []
+        ["Idempotency-Key", "Commonplace-Sent-To"] if not reads else [] if writes_file else ["If-None-Match"]
     )
     if "412" in problems:
         conditions.append("If-Match")
@@ -192,7 +192,7 @@ def _path(verb: Verb, request: Mapping[str, Any], answers: _Answers) -> dict[str
     required = any(parameter.required and parameter.is_data for parameter in verb.parameters)
     body = {"required": required, "content": {PLAIN: {"schema": dict(request)}}}
     in_post = list[dict[str, Any]]()
-    if file == "source":
+    if reads_file:
         conditions.append("Commonplace-File")
         body, in_post = {"required": True, "content": {FILE: {"schema": CONTENT_OF_FILE}}}, in_query
     path: dict[str, Any] = {
