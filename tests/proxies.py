@@ -14,7 +14,8 @@ import urllib3
 
 FATES = ("pass", "pass", "pass", "lost", "unanswered", "doubled", "cut", "502 before", "502 after", "late")
 """What may become of a request: it passes; it is lost before the server has it; the server has it and the answer is
-lost; it arrives twice; its answer is cut off; another proxy says 502 before or after the server had it; it waits."""
+lost; it arrives twice; its answer is cut off; another proxy says 502 before or after the server had it; it waits. With
+"closing" it passes, and the connection is closed after its answer."""
 
 
 class Proxy(ThreadingHTTPServer):
@@ -68,6 +69,8 @@ class _Handler(BaseHTTPRequestHandler):
             if name.lower() not in ("content-length", "transfer-encoding", "connection", "date", "server"):
                 self.send_header(name, value)
         self.send_header("Content-Length", str(len(got.data)))
+        if fate == "closing":
+            self.send_header("Connection", "close")
         self.end_headers()
         if fate == "cut":
             self.wfile.write(got.data[: len(got.data) // 2])

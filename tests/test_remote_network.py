@@ -232,6 +232,17 @@ def test_watchers_workers_and_calls_outlive_a_restart(book: Book) -> None:
     assert len(list(book.events(kinds=["task.claimed"]))) == 20
 
 
+@pytest.mark.spec("7.4")
+def test_a_watcher_does_not_mind_connections_that_are_closed_after_each_answer(
+    book: Book, server: Served
+) -> None:
+    made = [book.record("agent.spoke", payload={"n": number}) for number in range(3)]
+    with proxied(server.url, lambda _path: "closing") as proxy:
+        with commonplace.open(proxy.url, token=server.token) as there:
+            assert list(there.watch(after=0, timeout=0.1)) == made
+            assert there.head == 3
+
+
 # deadlines
 
 BEGUN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"

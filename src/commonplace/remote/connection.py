@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from http.client import HTTPResponse
 from io import BufferedReader, RawIOBase
 from ipaddress import ip_address
@@ -128,8 +128,8 @@ class ServerConnection:
         self.url, self.timeout = url.rstrip("/"), timeout
         self._authorization = bearer(token)
         self._exceptions, self._timeout = urllib3.exceptions, urllib3.Timeout
-        self._calls = _pool(self._address, CONNECTIONS, in_time=True)
-        self._streams = _pool(self._address, 1, in_time=False)
+        self._calls = _pool(self._address, CONNECTIONS, _AnswerInTime)
+        self._streams = _pool(self._address, 1, partial(_Stream, begins_within=timeout))
         self._open_streams = set[Any]()
         self._closing = Flag()
         self._process = os.getpid()
@@ -286,11 +286,11 @@ class ServerConnection:
     def stream(self, path: str, headers: Mapping[str, str], quiet: float) -> Iterator[bytes]:
         """The lines of an event stream, until the server ends it or the book is closed. Raises EngineUnavailable when
         it breaks, and after `quiet` seconds without a line."""
-        begin = self._timeout(total=self.timeout, connect=self.timeout, read=self.timeout)
+        timeout = self._timeout(connect=self.timeout, read=quiet)
         try:
             with self._told_errors():
                 response = self._streams.urlopen(
-                    "GET", self._address.path + path, headers=self._headers(headers), timeout=begin, retries=False,
+                    "GET", self._address.path + path, headers=self._headers(headers), timeout=timeout, retries=False,
                     redirect=False, assert_same_host=False, preload_content=False,
                 )  # fmt: skip
         except (_NotSent, _Broken) as error:
@@ -303,7 +303,6 @@ class ServerConnection:
                 raise error_of(response, told_by(response), self.url)
             if self.closed:
                 return
-            response.connection.sock.settimeout(quiet)
             rest = b""
             for part in response.stream(65536, decode_content=True):
                 *lines, rest = (rest + part).split(b"\n")
@@ -372,20 +371,30 @@ class _AnswerInTime(HTTPResponse):
         self.fp = BufferedReader(_InTime(self.fp, sock))
 
 
-def _pool(address: Address, most: int, *, in_time: bool) -> Any:
-    """Connections to one server, whose answers are read in time."""
+class _Stream(HTTPResponse):
+    """An answer whose head arrives within a time of its own; the timeout of its connection is that of each later read.
+    The socket is kept here: the connection parts with it when the server closes after the answer."""
+
+    def __init__(self, sock: Any, *args: Any, begins_within: float, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self._socket, self._begins_within = sock, begins_within
+
+    def begin(self) -> None:
+        quiet = self._socket.gettimeout()
+        self._socket.settimeout(self._begins_within)
+        super().begin()
+        self._socket.settimeout(quiet)
+
+
+def _pool(address: Address, most: int, answer: Callable[..., HTTPResponse]) -> Any:
+    """Connections to one server. `answer` is the class of what they receive."""
     from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 
     base: Any = HTTPSConnectionPool if address.scheme == "https" else HTTPConnectionPool
     pool = base(address.host, address.port, maxsize=most, block=False)
-    if in_time:
-        pool.ConnectionCls = _in_time(pool.ConnectionCls)
+    kind = pool.ConnectionCls
+    pool.ConnectionCls = type(kind.__name__, (kind,), {"response_class": staticmethod(answer)})
     return pool
-
-
-@cache
-def _in_time(kind: type) -> type:
-    return type(kind.__name__, (kind,), {"response_class": _AnswerInTime})
 
 
 # what a server says
