@@ -336,6 +336,34 @@ def test_a_version_that_was_read_guards_the_change(book: Book, api: Api) -> None
     assert book.memory.get(id).text == "The lift stops at five."
     check_problem(api("POST", "/v1/memory/revise", change, If_Match='"abc"'), 400, "bad_input")
     check_problem(api("POST", "/v1/memory/share", {"id": id}, If_Match=tag), 400, "bad_input")
+    assert api("POST", "/v1/memory/revise", {"id": id, "text": "At six."}, If_Match="*").status == 200
+
+
+@pytest.mark.spec("7.4", "2.9")
+@pytest.mark.parametrize("path", ["documents/notes", "documents/get?path=NOTES.md"])
+def test_what_has_no_version_of_its_own_is_read_changed_and_written_back(
+    path: str, book: Book, api: Api
+) -> None:
+    text = "# Notes\n\nObjective: "
+    for objective in ("move the shop", "open the shop"):
+        read = api("GET", f"/v1/{path}")
+        tag = read.headers["etag"]
+        book.record("agent.spoke")  # what else happens is no change of it
+        assert api("GET", f"/v1/{path}", If_None_Match=tag).status == 304
+        write = {"text": text + objective}
+        assert api("POST", "/v1/documents/write_notes", write, If_Match=tag).status == 200
+        late = api("POST", "/v1/documents/write_notes", {"text": text + "close it"}, If_Match=tag)
+        check_problem(late, 412, "stale")
+    past = api("GET", f"/v1/documents/notes?at={book.head - 1}")
+    late = api("POST", "/v1/documents/write_notes", write, If_Match=past.headers["etag"])
+    check_problem(late, 412, "stale")
+    assert book.documents.notes().rstrip().endswith("open the shop")
+
+
+@pytest.mark.spec("7.4")
+def test_the_book_says_as_whom_a_request_acts(api: Api) -> None:
+    about = api("GET", "/v1/book", Commonplace_Actor="ben", Commonplace_Scope="users/alice").body
+    assert (about["actor"], about["scope"]) == ("ben", "users/alice")
 
 
 @pytest.mark.spec("7.4")
@@ -554,13 +582,17 @@ def test_a_body_that_does_not_arrive_is_given_up(book: Book) -> None:
 
 
 @pytest.mark.spec("7.4")
-def test_a_client_that_asks_too_often_is_told_when_to_come_again(book: Book) -> None:
-    with limited(book, rate=5) as (_, api):
+def test_a_client_that_asks_too_often_is_told_when_to_come_again(
+    book: Book, caplog: pytest.LogCaptureFixture
+) -> None:
+    with limited(book, rate=5) as (_, api), caplog.at_level(logging.INFO, "commonplace.http"):
         answers = [api("GET", "/v1/head") for _ in range(20)]
         refused = [answer for answer in answers if answer.status == 429]
         assert 0 < len(refused) <= 15
         check_problem(refused[0], 429, "too_many_requests")
         assert int(refused[0].headers["retry-after"]) >= 1
+        (line,) = [each for each in caplog.messages if refused[0].headers["x-request-id"] in each]
+        assert line.endswith(" actor=owner token=server")  # whose limit it is can be seen
         other = api.with_token(book.access.tokens.create("ada").secret)
         assert other("GET", "/v1/head").status == 200
 

@@ -56,9 +56,12 @@ class Gate:
         self._valid_before: OrderedDict[bytes, None] = OrderedDict()
 
     async def admit(self, request: Request) -> Admission:
-        """Raises Denied, Unauthorized and TooManyRequests."""
+        """Who has the token of a request. Raises Denied, Unauthorized and TooManyRequests."""
         self._check_place(request)
-        admission = await self._looked_up(request)
+        return await self._looked_up(request)
+
+    def as_asked(self, request: Request, admission: Admission) -> Admission:
+        """The caller, acting as the request asks to. Raises Denied, and TooManyRequests for one that asks too often."""
         self._rate.take(admission.token)
         return _as_asked(request, admission)
 

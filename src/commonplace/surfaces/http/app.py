@@ -190,7 +190,7 @@ class BookServer:
             raise BookClosed("the server is shutting down: nothing was done")
         admission = await self._gate.admit(request)
         line.actor, line.token = admission.caller.actor, admission.token
-        return admission
+        return self._gate.as_asked(request, admission)
 
     async def _no_route(self, request: Request, error: Exception) -> Response:
         """What is answered where there is no route, or not with this method."""
@@ -334,11 +334,16 @@ class BookServer:
 
     def _answer(self, call: VerbCall, more: Mapping[str, Any] | None = None) -> Rendered:
         """What a verb answers; `more` are arguments that the request's headers have said."""
+        caller, verb = call.admission.caller, call.verb
+        as_of: int | None = None
 
         def read() -> Arguments:
-            return {**(more or {}), **call.arguments()}
+            nonlocal as_of
+            given = {**(more or {}), **call.arguments()}
+            if verb.reads:  # before it is read: what is written meanwhile is newer than the tag
+                as_of = self.book.ledger.position(given.get("at"))
+            return given
 
-        caller, verb = call.admission.caller, call.verb
         if verb.facts.reads_file:
             name, content = header(call.request, "file") or "content", call.body or b""
             answer = call_reading(self.book, caller, verb, read, name, content)
@@ -346,8 +351,7 @@ class BookServer:
             answer = call_for(self.book, caller, verb, read)
         if hasattr(answer, "__next__"):
             answer = list(answer)
-        tagged = verb.reads or type(getattr(answer, "position", None)) is int
-        return rendered(answer, typed=is_typed(call.request), tagged=tagged)
+        return rendered(answer, typed=is_typed(call.request), as_of=as_of)
 
     def _events(self, call: VerbCall) -> Rendered:
         """One page of events; `next` is where the following one begins."""
@@ -462,9 +466,9 @@ class BookServer:
             "name": self.book.name,
             "head": await self._in_thread(admission, partial(self._position, caller)),
             "version": __version__,
-            "actor": caller.actor,
-            "scope": caller.scope,
-            "reads": list(caller.reads),
+            "actor": caller.as_actor or caller.actor,
+            "scope": caller.in_scope or caller.scope,
+            "reads": [*caller.reads, *caller.reading],
         }
         return rendered(about, typed=is_typed(request)).response()
 

@@ -160,10 +160,13 @@ class Rendered(NamedTuple):
         return Response(self.content, 200, headers, self.kind)
 
 
-def rendered(answer: Any, *, typed: bool = False, tagged: bool = False) -> Rendered:
-    """An answer in the form that the client asks for; with `tagged`, with an ETag."""
-    content = encoded(answer, typed=typed)
-    return Rendered(content, TYPED if typed else PLAIN, etag_of(answer, content) if tagged else None)
+def rendered(answer: Any, *, typed: bool = False, as_of: int | None = None) -> Rendered:
+    """An answer in the form that the client asks for. It has an ETag if it says when it was last written, or if the
+    position is known that it was read as of."""
+    content, written = encoded(answer, typed=typed), getattr(answer, "position", None)
+    position = written if type(written) is int else as_of
+    etag = None if position is None else etag_of(position, content)
+    return Rendered(content, TYPED if typed else PLAIN, etag)
 
 
 def encoded(answer: Any, *, typed: bool) -> bytes:
@@ -181,7 +184,7 @@ class EventPage(NamedTuple):
         events = [msgspec.Raw(data) for _, data in self.events]
         following = self.events[-1][0].position if self.more else None
         content = msgspec.json.encode({"events": events, "next": following, "as_of": as_of})
-        return Rendered(content, TYPED if typed else PLAIN, etag_of(None, content))
+        return Rendered(content, TYPED if typed else PLAIN, etag_of(as_of, content))
 
 
 def page_of(events: Iterator[Event], typed: bool, most: int, most_bytes: int) -> EventPage:
@@ -257,22 +260,23 @@ def _decoded(name: str, value: str) -> str:
         raise BadInput(f"Commonplace-{name.title()} is not percent-encoded UTF-8") from None
 
 
-def etag_of(answer: Any, content: bytes) -> str:
-    """What tells versions of an answer apart: the position at which the thing was last written, if it has one, and a
-    hash of what is shown of it, which may change without it: by the clock, by rights, by an erasure."""
-    position = getattr(answer, "position", None)
-    hashed = sha256(content).hexdigest()[:16]
-    return f'"{position}-{hashed}"' if type(position) is int else f'"{hashed}"'
+def etag_of(position: int, content: bytes) -> str:
+    """What tells versions of an answer apart: a position at which it was as it is shown, and a hash of what is shown.
+    If-Match goes by the position: was it written since? If-None-Match goes by the hash: what is shown may change by the
+    clock, by rights or by an erasure, and stays the same while other things are written."""
+    return f'"{position}-{sha256(content).hexdigest()[:16]}"'
 
 
 def has_tag(header: str, etag: str) -> bool:
-    """Whether If-None-Match names this tag."""
-    tags = [tag.strip().removeprefix("W/") for tag in header.split(",")]
-    return etag in tags or "*" in tags
+    """Whether If-None-Match names a tag of the same content."""
+    tags = [tag.strip() for tag in header.split(",")]
+    return "*" in tags or any(tag.rpartition("-")[2] == etag.rpartition("-")[2] for tag in tags)
 
 
-def position_in(tag: str) -> int:
-    """The position in an entity tag. Raises BadInput."""
+def position_in(tag: str) -> int | None:
+    """The position in an entity tag; None for `*`, which any version matches. Raises BadInput."""
+    if tag.strip() == "*":
+        return None
     position = re.fullmatch(r'"(\d{1,18})(?:-[0-9a-f]{16})?"', tag.strip(), re.ASCII)
     if position is None:
         raise BadInput(

@@ -52,7 +52,7 @@ OF_EVERY_REQUEST = {
         {"type": "string"},
     ),
 }
-TAG = {"type": "string", "pattern": '^"[0-9]+(-[0-9a-f]{16})?"$'}
+TAG = {"type": "string", "pattern": '^("[0-9]+(-[0-9a-f]{16})?"|[*])$'}
 CONDITIONS = {
     "Idempotency-Key": (
         "The same key with the same call is done once.", {"type": "string", "minLength": 1, "maxLength": 200}
