@@ -121,6 +121,23 @@ def test_the_book_is_the_option_or_the_environment_or_the_default(
 # one story on every engine that outlives a process
 
 
+@pytest.mark.spec("7.2")
+def test_the_book_of_a_project_stays_out_of_its_git(cli: Cli) -> None:
+    subprocess.run(["git", "init", "--quiet"], check=True)
+    cli("init")
+    cli("remember", "Postgres listens on 5433")
+    shown = subprocess.run(
+        ["git", "status", "--short", "--untracked-files=all"],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    assert ".commonplace/.gitignore" in shown
+    assert "book.db" not in shown
+    ignored = Path(".commonplace/.gitignore")
+    ignored.write_text("# mine\n")
+    cli("init")
+    assert ignored.read_text() == "# mine\n"
+
+
 @pytest.mark.spec("7.2", "1.2", "1.3", "1.4")
 @pytest.mark.parametrize("engine_name", ["files", "sqlite", "postgres", "redis"], indirect=True)
 def test_every_command_answers_with_one_json_document(

@@ -24,7 +24,7 @@ SECRET = "postgresql://team:hunter2@db.example/book"
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home with a project in it, and nothing of the user who runs the tests."""
-    for name in ("CODEX_HOME", "COMMONPLACE_BOOK", "XDG_CONFIG_HOME"):
+    for name in ("CODEX_HOME", "COMMONPLACE_BOOK", "COMMONPLACE_TOKEN_FILE", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -290,12 +290,24 @@ def test_what_cannot_be_set_up_is_refused(home: Path, words: list[str]) -> None:
     assert not (home / ".codex").exists()
 
 
-def test_a_served_book_is_set_up_for_the_actor_of_the_token(home: Path) -> None:
+def test_a_served_book_is_set_up_for_the_actor_of_the_token(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ran = in_process("--book", "http://127.0.0.1:8787", "mcp", "--install", "cursor", cwd=home / "project")
     assert ran.code == 0
     assert "COMMONPLACE_TOKEN_FILE" in " ".join(ran.out.split())
     args = server(home / FILES["cursor"])["args"]
     assert args == ["--book", "http://127.0.0.1:8787", "mcp"]
+    token_file = str(home / "token of ada")
+    monkeypatch.setenv("COMMONPLACE_TOKEN_FILE", token_file)  # clients pass it on to no server by themselves
+    for client in ("cursor", "codex"):
+        words = ("mcp", "--install", client, "--hooks")
+        for changed in ("wrote", "nothing was changed"):
+            ran = in_process("--book", "http://127.0.0.1:8787", *words, cwd=home / "project")
+            assert (ran.code, changed in " ".join(ran.out.split())) == (0, True)
+        assert server(home / FILES[client])["env"] == {"COMMONPLACE_TOKEN_FILE": token_file}
+        hooks = json.loads((home / "project" / f".{client}" / "hooks.json").read_text())["hooks"]
+        assert f"env 'COMMONPLACE_TOKEN_FILE={token_file}' " in json.dumps(hooks)
     refused = in_process("--book", "http://127.0.0.1:8787", "serve")
     assert refused.code != 0
     assert "served already" in " ".join(refused.err.split())

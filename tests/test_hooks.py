@@ -180,10 +180,34 @@ def test_input_that_is_no_object_is_reported(book: Path, sent: bytes) -> None:
     assert len((book.parent / "hooks.log").read_text().splitlines()) == 3
 
 
-@pytest.mark.parametrize("path", [7, "relative.jsonl", "/dev/zero", "/", "a\0b", "/no/such/file"])
-def test_a_transcript_that_is_no_file_harms_nothing(book: Path, path: object) -> None:
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        (7, "not an absolute path"),
+        ("relative.jsonl", "not an absolute path"),
+        ("a\0b", "not an absolute path"),
+        ("/dev/zero", "no plain file"),
+        ("/", "not a path inside"),
+        ("/no/such/file", ""),
+    ],
+)
+def test_a_transcript_that_is_no_file_harms_nothing(book: Path, path: object, told: str) -> None:
     ran = hook(book, "pre-compact", {"session_id": "s", "transcript_path": path})
     assert (ran.code, ran.out) == (0, "")
+    assert told in ran.err
+    assert bool(told) == bool(ran.err)
+    with commonplace.open(book, create=False) as opened:
+        assert opened.as_actor("coder").threads.list().threads == ()
+
+
+@pytest.mark.parametrize("text", ['{"type":"unknown"}\n' * 5, '{"uuid": "u1", "mess', "root:x:0:0\n"])
+def test_a_conversation_that_cannot_be_read_is_reported(book: Path, tmp_path: Path, text: str) -> None:
+    transcript = tmp_path / "t.jsonl"
+    transcript.write_text(text)
+    ran = hook(book, "pre-compact", {"session_id": "s", "transcript_path": str(transcript)})
+    assert (ran.code, ran.out) == (0, "")
+    assert "the conversation is not saved" in ran.err
+    assert "the conversation is not saved" in (book.parent / "hooks.log").read_text()
 
 
 def test_hostile_names_are_not_taken(book: Path) -> None:

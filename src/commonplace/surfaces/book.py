@@ -16,6 +16,7 @@ from msgspec import MsgspecError
 
 from ..documents.document import NOTES
 from ..errors import BadInput, BookNotFound, CommonplaceError, NotFound
+from ..files.safe import SHARED, Folder
 from ..ledger.encoding import decode
 from ..ledger.events import Event
 from ..ledger.ledger import At
@@ -26,7 +27,7 @@ from . import health
 from .answers import adopted, imported, kept_many, log_lines, whole_id
 from .data import data_of, plain
 from .draw import Human, id_cell, lines, short, table
-from .places import public
+from .places import DEFAULT_BOOK, HOOKS_LOG, public
 from .shell import Output, Shell
 from .typed import standard_input
 
@@ -46,6 +47,8 @@ def init(shell: Shell, *, name: str | None = None, quiet: bool = False) -> Outpu
         book, created = shell.open(name=name), False
     except BookNotFound:
         book, created = shell.open(name=name, create=True, mirrored=True), True
+        if shell.url == DEFAULT_BOOK:
+            _keep_out_of_git(Path(DEFAULT_BOOK).parent)
 
     def human() -> Human:
         yield from lines(f"{'created' if created else 'already there:'} {book.name!r} at {public(shell.url)}")
@@ -53,6 +56,13 @@ def init(shell: Shell, *, name: str | None = None, quiet: bool = False) -> Outpu
 
     about = {"created": created, **health.standing(book, shell.url), "facts": book.admin.facts}
     return Output(about, () if quiet else human())
+
+
+def _keep_out_of_git(folder: Path) -> None:
+    """The book in a project's folder holds what is private, and the markdown beside it may be committed."""
+    files = Folder(folder.resolve())
+    if files.stat(".gitignore") is None:
+        files.write(".gitignore", f"/{Path(DEFAULT_BOOK).name}*\n/{HOOKS_LOG}\n".encode(), SHARED)
 
 
 def status(shell: Shell) -> Output:

@@ -28,6 +28,8 @@ from .shell import Output, Shell
 
 BOOK = "COMMONPLACE_BOOK"
 """The variable that names a book whose URL holds a password."""
+TOKEN_FILE = "COMMONPLACE_TOKEN_FILE"  # noqa: S105
+"""The variable that names the file with the token of a served book."""
 HOOK_SECONDS = 10
 """How long a host waits for a hook, which ends by itself after half of that."""
 
@@ -150,12 +152,19 @@ def install(
         entry["env_vars"] = [BOOK]
     elif secret:
         entry["env"] = {BOOK: how.variable}
+    hook_command = command
+    # Clients pass on few of their own variables. The path of a token's file is no secret, so it is written down.
+    token_file = os.environ.get(TOKEN_FILE) if served(shell) else None
+    if token_file:
+        variable = {TOKEN_FILE: str(Path(token_file).absolute())}
+        entry["env"] = {**entry.get("env", {}), **variable}
+        hook_command = ["env", *(f"{name}={value}" for name, value in variable.items()), *command]
     place, writes = how.file(), how.writes and not print_only
     text = _in_toml(name, entry) if client == "codex" else _as_json({how.key: {name: entry}})
     with_entry = _toml_with if client == "codex" else _json_with
     changes = [(place, text, partial(with_entry, key=how.key, name=name, entry=entry))]
     if hooks:
-        hooked = partial(_hooks_with, hooks=HOOKS[client], command=command)
+        hooked = partial(_hooks_with, hooks=HOOKS[client], command=hook_command)
         changes.append((HOOKS[client].file(), hooked(""), hooked))
     # All of them are worked out before the first is written: a file that is refused leaves the others as they are.
     planned = [
@@ -177,11 +186,12 @@ def install(
     local = health.place_of(shell.url)
     if local is not None and not local.exists():
         human += [f"there is no book at {local} yet: `{shell.next_command('init')}` creates it"]
-    if served(shell):
+    if served(shell) and not token_file:
         human += [
-            f"the book is served: start {client} with COMMONPLACE_TOKEN_FILE, which names a file with a token"
+            "the book is served, and nothing here says with which token: put one into a file that only you can read, "
+            f"set {TOKEN_FILE} to its path, and run this again"
         ]
-    else:
+    elif not served(shell):
         actor = actor_of(shell, client)
         grant = shell.next_command("access", "grant", actor, "--acts", "orchestrate")
         human += [
@@ -331,8 +341,14 @@ def _in_toml(name: str, entry: Mapping[str, Any]) -> str:
 
 
 def _toml_lines(entry: Mapping[str, Any]) -> list[str]:
+    return [f"{key} = {_toml_value(value)}" for key, value in entry.items()]
+
+
+def _toml_value(value: Any) -> str:
     """Strings and lists of strings are the same in JSON and in TOML."""
-    return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{key} = {_toml_value(inner)}' for key, inner in value.items())} }}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _toml_with(before: str, key: str, name: str, entry: Mapping[str, Any]) -> str:
@@ -341,6 +357,8 @@ def _toml_with(before: str, key: str, name: str, entry: Mapping[str, Any]) -> st
     old = _table(servers.get(name, {}), f"{key}.{name}")
     if "env_vars" in entry:
         entry = {**entry, "env_vars": list(dict.fromkeys([*old.get("env_vars", ()), *entry["env_vars"]]))}
+    if "env" in entry:
+        entry = {**entry, "env": {**_table(old.get("env", {}), "env"), **entry["env"]}}
     new = {**old, **entry}
     if new == old:
         return before

@@ -22,7 +22,7 @@ from ..files.safe import Folder, access_of, open_private
 from ..participant import Participant
 from . import health
 from .draw import clean
-from .places import public
+from .places import HOOKS_LOG, public
 from .shell import Output, Shell
 
 DEADLINE = 5.0
@@ -96,7 +96,7 @@ def _find_out(shell: Shell, event: str, asked: dict[str, Any], parts: list[str])
 
 def _input() -> dict[str, Any]:
     """What the host sent. Raises BadInput for what is not one JSON object of a usual size."""
-    raw = sys.stdin.buffer.read(MOST_INPUT + 1)
+    raw = b"" if sys.stdin is None else sys.stdin.buffer.read(MOST_INPUT + 1)  # None: it is closed
     try:
         asked = json.loads(raw) if len(raw) <= MOST_INPUT else None
     except (ValueError, RecursionError):
@@ -177,7 +177,12 @@ def _messages(path: object) -> list[dict[str, Any]]:
         size = transcript.seek(0, os.SEEK_END)
         transcript.seek(max(0, size - MOST_TRANSCRIPT))
         rows = transcript.read(MOST_TRANSCRIPT).split(b"\n")
-    return [message for row in rows if (message := _message(row)) is not None][-MOST_MESSAGES:]
+    messages = [message for row in rows if (message := _message(row)) is not None]
+    if size and not messages:
+        raise BadInput(
+            f"nothing at the end of {file} is a message of a client that is known here: the conversation is not saved"
+        )
+    return messages[-MOST_MESSAGES:]
 
 
 def _message(row: bytes) -> dict[str, Any] | None:
@@ -220,7 +225,8 @@ def _give_up(shell: Shell, event: str, seconds: float, answer: HookAnswer) -> No
     kill."""
     try:
         _report(shell, event, f"it took more than {seconds:g} seconds, and was ended")
-        print(answer.text(), flush=True)
+        if text := answer.text():
+            print(text, flush=True)
     finally:
         os._exit(0)
 
@@ -234,7 +240,7 @@ def _report(shell: Shell, event: str, problem: str) -> None:
         if place is None or not place.exists():
             return
         log = (
-            place.with_name("hooks.log")
+            place.with_name(HOOKS_LOG)
             if place.suffix == ".db"
             else place.with_name(f"{place.name}.hooks.log")
         )

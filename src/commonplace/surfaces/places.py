@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 DEFAULT_BOOK = ".commonplace/book.db"
+HOOKS_LOG = "hooks.log"
+"""The log of hooks beside a book."""
 
 
 def found_book() -> str:
