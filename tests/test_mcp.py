@@ -365,3 +365,19 @@ def test_only_tools_that_write_nothing_say_so(place: str) -> None:
         assert writing <= {tool.name for tool in tools} - reading
 
     story(play)
+
+
+def test_what_is_wrong_with_a_call_is_said_in_the_words_of_the_call(place: str) -> None:
+    async def play() -> None:
+        async with served(place) as client:
+            wrong = {"content": "tea", "target": "list"}
+            refused = (await client.call_tool("memory_write", wrong)).structured_content
+            assert refused is not None
+            message = refused["error"]["message"]
+            assert message.startswith("memory_write takes content, target: ")
+            assert "one of daily, long_term" in message
+            kept = await data(client, "remember", text="Tea is served at four", shared=True)
+            assert kept.keys() == {"outcome", "item_id"}  # fields that say nothing are left out
+            assert (await data(client, "work_list"))["items"] == []  # an empty list is the answer
+
+    story(play)

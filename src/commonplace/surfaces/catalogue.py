@@ -355,7 +355,8 @@ def _call(
     data = _as_data(call(me, verb, given))
     if not brief:
         return data
-    return dict(_brief(data)) if "id" in data else {name: _brief(value) for name, value in data.items()}
+    one = {"id", "item_id"} & data.keys()  # a thing: a list that is empty is an answer by itself
+    return dict(_brief(data)) if one else {name: _brief(value) for name, value in data.items()}
 
 
 def _as_data(answer: Any) -> dict[str, Any]:

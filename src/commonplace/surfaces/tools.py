@@ -28,6 +28,7 @@ from ..recall.search import envelope
 from ..registry import verb_at
 from ..telemetry import executing, tell_of_call
 from ..verbs import Verb, verb_of
+from .wording import misfit
 
 if TYPE_CHECKING:
     from ..participant import Participant
@@ -176,7 +177,7 @@ def answered(
     function alone, such as a callback for progress."""
     try:
         tool = _named(table, name)
-        given = _checked(tool, {} if arguments is None else arguments)
+        given = _checked(_called(name), tool, {} if arguments is None else arguments)
         return _envelope(200, tool.function(find(), **given, **more), None)
     except CommonplaceError as error:
         return _envelope(
@@ -201,17 +202,15 @@ def _known(table: Mapping[str, Verb], name: object) -> str | None:
     return next((known for known in table if known.replace(".", "_") == wanted), None)
 
 
-def _checked(tool: Verb, given: object) -> dict[str, Any]:
+def _checked(name: str, tool: Verb, given: object) -> dict[str, Any]:
     """The arguments of a call as the tool takes them. Raises BadInput."""
-    name = ".".join(tool.path)
     if not isinstance(given, Mapping):
         raise BadInput(f"{name} takes an object of arguments, not {shown(given)}")
     plain = encode_payload(given)[1]
     try:
         request = convert(plain, tool.request)
     except msgspec.ValidationError as error:
-        names = ", ".join(parameter.name for parameter in tool.parameters)
-        raise BadInput(f"{name} takes {names}: {error}") from None
+        raise misfit(name, tool, error) from None
     return {field: getattr(request, field) for field in plain}
 
 

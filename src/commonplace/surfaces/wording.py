@@ -1,4 +1,5 @@
-"""Messages in the language of the shell: a call that the library recommends becomes the command that does it."""
+"""Messages: what is wrong with the arguments of a call, and a call that the library recommends as the command that does
+it."""
 
 from __future__ import annotations
 
@@ -6,6 +7,10 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin
+
+from ..errors import BadInput
+from ..verbs import Verb, parts_within
 
 COMMANDS = {
     "grant": "access grant", "access.grant": "access grant", "access.tokens.create": "access create-token",
@@ -15,6 +20,30 @@ COMMANDS = {
 """The command for each call that messages name."""
 
 CALL = re.compile(r"\bbook\.([a-z_.]{1,60})(\([^()]{0,200}\))")
+
+
+_PLACE = re.compile(r"`\$\.(\w+)")
+
+
+def parameters_of(verb: Verb) -> str:
+    """The names of what a verb takes from a client."""
+    return ", ".join(parameter.name for parameter in verb.parameters if parameter.is_data) or "no arguments"
+
+
+def misfit(called: str, verb: Verb, error: Exception) -> BadInput:
+    """What to say of arguments of which msgspec says that they do not fit: what the verb takes, under the name that it
+    was called by, what is wrong, and the values that are allowed if they are few."""
+    place = _PLACE.search(str(error))
+    kinds: list[Any] = [each.type for each in verb.parameters if place and each.name == place[1]]
+    allowed = [
+        value
+        for kind in kinds
+        for part in parts_within(kind)
+        if get_origin(part) is Literal
+        for value in get_args(part)
+    ]
+    among = f", which is one of {', '.join(map(str, allowed))}" if allowed else ""
+    return BadInput(f"{called} takes {parameters_of(verb)}: {error}{among}")
 
 
 def in_shell_words(message: str) -> str:

@@ -25,6 +25,7 @@ from ...verbs import Parameter, Verb, members, sent_as
 from ...wire import TYPED, incoming, outgoing
 from ..data import data_of
 from ..network import served
+from ..wording import misfit, parameters_of
 
 PLAIN = "application/json"
 PROBLEM = "application/problem+json"
@@ -46,7 +47,7 @@ def from_body(request: Request, verb: Verb, body: bytes) -> dict[str, Any]:
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise BadInput(f"the body is not JSON: {error}") from None
     if not isinstance(given, dict):
-        raise BadInput(f"the body is not an object of arguments: {names(verb)}")
+        raise BadInput(f"the body is not an object of arguments: {parameters_of(verb)}")
     if kind == TYPED:
         arguments: dict[str, Any] = incoming(given)
         _check_names(verb, arguments)
@@ -60,7 +61,7 @@ def from_query(verb: Verb, query: Iterable[tuple[str, str]]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for name, text in query:
         if name not in parameters:
-            raise BadInput(f"{verb.dotted} takes {names(verb)}, and not {shown(name)}")
+            raise BadInput(f"{verb.dotted} takes {parameters_of(verb)}, and not {shown(name)}")
         value = _from_text(parameters[name], text)
         if isinstance(given.get(name), list) and isinstance(value, list):
             given[name] += value
@@ -114,7 +115,7 @@ def checked(verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
     try:
         request = convert(own, _request(verb.path), strict=True)
     except msgspec.ValidationError as error:
-        raise BadInput(f"{verb.dotted} takes {names(verb)}: {error}") from None
+        raise misfit(verb.dotted, verb, error) from None
     _check_names(verb, further)
     return {name: getattr(request, name) for name in own} | further
 
@@ -132,15 +133,11 @@ def _check_names(verb: Verb, given: Mapping[str, Any]) -> None:
             or name.startswith("_")
             or (not verb.fields and name not in _names(verb))
         ):
-            raise BadInput(f"{verb.dotted} takes {names(verb)}, and not {shown(name)}")
+            raise BadInput(f"{verb.dotted} takes {parameters_of(verb)}, and not {shown(name)}")
 
 
 def _names(verb: Verb) -> set[str]:
     return {parameter.name for parameter in verb.parameters if parameter.is_data}
-
-
-def names(verb: Verb) -> str:
-    return ", ".join(parameter.name for parameter in verb.parameters if parameter.is_data) or "no arguments"
 
 
 class Rendered(NamedTuple):
