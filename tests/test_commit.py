@@ -14,7 +14,7 @@ import pytest
 
 import commonplace
 from commonplace import Book
-from commonplace.engines.contract import WriteSet
+from commonplace.engines.contract import WriteConflict, WriteSet
 from commonplace.engines.memory import MemoryStore
 from commonplace.testing.transactions import Apply, each_apply
 from tests.toy import TOY, Put
@@ -236,7 +236,7 @@ def test_trouble_before_the_commit_fails_the_leader_and_the_others_go_again(book
 @pytest.mark.spec("L2")
 def test_trouble_between_apply_and_answer_is_reported_as_unknown_and_can_be_looked_up(book: Book) -> None:
     middle = Interruptible(book)
-    led = held_up(book, middle, followers=3)
+    led = held_up(book, middle, followers=4)
 
     def lose_the_answer(write: WriteSet) -> None:
         if len(write.records) > 1:
@@ -247,9 +247,11 @@ def test_trouble_between_apply_and_answer_is_reported_as_unknown_and_can_be_look
     answers = in_threads(
         lambda: book.record("agent.spoke", id="leader"),
         *(lambda i=i: led.wait(30) and book.record("agent.spoke", id=f"f{i}") for i in range(3)),
+        lambda: led.wait(30) and book.record("agent.spoke", id="leader", payload={"other": 1}),
     )
     assert isinstance(answers[0], commonplace.Event)
-    for i, answer in enumerate(answers[1:]):
+    assert isinstance(answers[4], commonplace.Conflict)  # of what was refused nothing is unknown
+    for i, answer in enumerate(answers[1:4]):
         assert isinstance(answer, commonplace.OutcomeUnknown)
         assert answer.ids == (f"f{i}",)
         assert book.event(f"f{i}").id == f"f{i}"
@@ -308,6 +310,45 @@ def test_those_who_follow_an_interrupted_leader_go_on_or_are_told(
     assert told == (["OutcomeUnknown"] * 2 + ["str"] if applied else ["Event"] * 2 + ["str"])
     assert len([event for event in book.events() if event.id.startswith("f")]) == (3 if applied else 2)
     assert book.record("agent.spoke").position == book.head
+
+
+@pytest.mark.spec("L2")
+def test_who_is_put_back_by_a_leader_that_is_interrupted_then_goes_on(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C reaches the leader while it puts the commands of others back into the queue."""
+    middle, committer = Interruptible(book), book.ledger._committer
+    led, withdraw, due = held_up(book, middle, followers=2), committer._withdraw, [KeyboardInterrupt()]
+    wait = middle.before
+
+    def conflict_once(write: WriteSet) -> None:
+        wait(write)
+        if len(write.records) == 2:
+            middle.before = wait
+            raise WriteConflict
+
+    def interrupted(ticket: Any) -> None:
+        if due and ticket.leader is not None and ticket.leader is not ticket:
+            raise due.pop()
+        withdraw(ticket)
+
+    def follower(i: int) -> object:
+        led.wait(30)
+        try:
+            return book.record("agent.spoke", id=f"f{i}")
+        except KeyboardInterrupt:
+            return "interrupted"
+
+    middle.before = conflict_once
+    monkeypatch.setattr(committer, "_withdraw", interrupted)
+    began = time.monotonic()
+    answers = in_threads(
+        lambda: book.record("agent.spoke", id="first"), *(lambda i=i: follower(i) for i in range(2))
+    )
+    assert not due
+    assert sorted(type(answer).__name__ for answer in answers) == ["Event", "Event", "str"]
+    assert book.record("agent.spoke").position == book.head
+    assert time.monotonic() - began < 5  # nobody has waited until its deadline
 
 
 @pytest.mark.spec("L2", "5.8")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import re
 import socket
+import tempfile
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -581,6 +584,93 @@ def test_a_body_that_does_not_arrive_is_given_up(book: Book) -> None:
         assert api("POST", "/v1/remember", {"text": "in time"}).status == 200
 
 
+def begun(server: Served, method: str, path: str, body: bytes = b"", length: int = 0) -> socket.socket:
+    """A connection on which a request was begun."""
+    raw = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), LONG)
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+    raw.sendall(head.encode() + f"Content-Length: {length}\r\n\r\n".encode() + body)
+    return raw
+
+
+@pytest.mark.spec("7.4")
+def test_the_bodies_of_one_token_take_so_much_room_and_no_more(book: Book) -> None:
+    with limited(book, bodies_each=1_000) as (server, api):
+        with begun(server, "POST", "/v1/remember", b"x" * 900, 5_000):
+            while server.app._bodies.used < 900:
+                time.sleep(0.01)
+            check_problem(api("POST", "/v1/remember", {"text": "x" * 200}), 429, "too_many_requests")
+            other = api.with_token(book.access.tokens.create("ada").secret)
+            assert other("POST", "/v1/remember", {"text": "x" * 200}).status == 200
+        while server.app._bodies.used:
+            time.sleep(0.01)
+        assert api("POST", "/v1/remember", {"text": "x" * 200}).status == 200
+
+
+@pytest.mark.spec("7.4")
+def test_a_token_has_a_few_files_on_their_way(book: Book) -> None:
+    for _ in range(4):
+        book.record("agent.spoke", payload={"text": "x" * 4_000_000})
+    with limited(book, files_each=1) as (server, api):
+        with begun(server, "GET", "/v1/admin/export") as raw:
+            assert raw.recv(17) == b"HTTP/1.1 200 OK\r\n"
+            check_problem(api("GET", "/v1/admin/export"), 429, "too_many_requests")
+            assert api("GET", "/v1/head").status == 200
+        while server.app._files.used:
+            time.sleep(0.01)
+        assert len(api("GET", "/v1/admin/export").body) > 16_000_000
+
+
+@pytest.mark.spec("7.4", "L2")
+def test_a_long_import_is_given_up_when_the_server_has_to_end(book: Book) -> None:
+    notes = {"results": [{"id": str(n), "memory": f"The gate number {n} is open"} for n in range(50)]}
+    with limited(book) as (server, api):
+        server.app.ends_at = time.monotonic()
+        ended = api("POST", "/v1/memory/import_", json.dumps(notes).encode(), Commonplace_File="mem0.json")
+        check_problem(ended, 503, "closed")
+        server.app.ends_at = None
+        again = api("POST", "/v1/memory/import_", json.dumps(notes).encode(), Commonplace_File="mem0.json")
+        assert again.status == 200
+    assert len(book.memory.list(limit=100).items) == 50
+
+
+@pytest.mark.spec("7.4")
+def test_only_post_writes(book: Book, api: Api) -> None:
+    for method in ("GET", "HEAD"):
+        assert api(method, "/v1/remember", query={"text": "no"}).status == 405
+    assert book.memory.list().items == ()
+    assert api("HEAD", "/v1/memory/list").status == 200
+
+
+@pytest.mark.spec("7.4")
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("work/board", {"work": None}),
+        ("work/add_task", {"work": None, "title": "x"}),
+        ("admin/find", {"metadata": {"$": "dict", "pairs": [[1, 2], [{"$": "tuple", "of": [1]}, 3]]}}),
+        ("learn/phase_start", {"task": "t", "phase": {"$": "int", "hex": "f" * 9_000}}),
+    ],
+)
+def test_bad_input_in_the_form_of_our_client_is_bad_input(api: Api, path: str, body: Any) -> None:
+    typed = {"Content_Type": "application/vnd.commonplace+json"}
+    check_problem(api("POST", f"/v1/{path}", body, **typed), 400, "bad_input")
+
+
+@pytest.mark.spec("7.4", "L5")
+def test_the_servers_own_files_are_not_named_and_their_trouble_is_told(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for verb in ("memory", "admin"):
+        wrong = api("POST", f"/v1/{verb}/import_", b"no JSON", Commonplace_File="x.json")
+        assert wrong.status == 400
+        assert "x.json" in wrong.body["detail"]
+        assert str(tmp_path) not in str(wrong.body)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    check_problem(api("POST", "/v1/memory/import_", b"{}", Commonplace_File="x.json"), 507, "storage_failed")
+    check_problem(api("GET", "/v1/admin/export"), 507, "storage_failed")
+
+
 @pytest.mark.spec("7.4")
 def test_a_client_that_asks_too_often_is_told_when_to_come_again(
     book: Book, caplog: pytest.LogCaptureFixture
@@ -595,6 +685,29 @@ def test_a_client_that_asks_too_often_is_told_when_to_come_again(
         assert line.endswith(" actor=owner token=server")  # whose limit it is can be seen
         other = api.with_token(book.access.tokens.create("ada").secret)
         assert other("GET", "/v1/head").status == 200
+
+
+@pytest.mark.spec("7.4", "L4")
+def test_a_call_that_has_failed_is_remembered_without_what_it_was_about() -> None:
+    class Body:
+        pass
+
+    bodies = list[weakref.ref[Body]]()
+
+    async def call() -> Rendered:
+        body = Body()
+        bodies.append(weakref.ref(body))
+        raise ZeroDivisionError("the server failed")
+
+    async def play() -> None:
+        repeats = Repeats()
+        for _ in range(3):
+            with pytest.raises(ZeroDivisionError, match="the server failed"):
+                await repeats.once("a", ("a", "k"), b"same", call)
+        gc.collect()
+        assert [body() for body in bodies] == [None]  # it was made once
+
+    asyncio.run(play())
 
 
 @pytest.mark.spec("7.4", "L4")

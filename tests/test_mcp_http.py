@@ -131,6 +131,32 @@ def test_a_session_is_its_tokens_alone(book: Book, server: Served) -> None:
     assert ask(ada, "POST", session, ping).status_code == 200
 
 
+def test_a_token_has_a_few_sessions_and_takes_none_from_others(book: Book) -> None:
+    ada, ben = (book.access.tokens.create(name).secret for name in ("ada", "ben"))
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    initialize = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    with served(book, ServerLimits(sessions_each=3)) as server:
+
+        def ask(token: str, method: str, session: str = "", body: Any = None) -> Any:
+            headers = {
+                "Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream",
+                "Content-Type": "application/json", **({"Mcp-Session-Id": session} if session else {}),
+            }  # fmt: skip
+            return httpx2.request(method, f"{server.url}/mcp", headers=headers, json=body, timeout=60)
+
+        mine = ask(ada, "POST", body=initialize).headers["mcp-session-id"]
+        for _ in range(10):  # what was ended takes no room
+            session = ask(ben, "POST", body=initialize).headers["mcp-session-id"]
+            assert ask(ben, "DELETE", session).status_code == 200
+        begun = [ask(ben, "POST", body=initialize) for _ in range(4)]
+        assert [each.status_code for each in begun] == [200, 200, 200, 429]
+        assert "DELETE" in begun[-1].json()["detail"]
+        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+        assert ask(ada, "POST", mine, ping).status_code == 200
+        assert ask(ben, "DELETE", begun[0].headers["mcp-session-id"]).status_code == 200
+        assert ask(ben, "POST", body=initialize).status_code == 200
+
+
 def test_further_fields_say_neither_who_acts_nor_where(book: Book) -> None:
     work = book.work(name="W")
     task = work.add_task("T").id

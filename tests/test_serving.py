@@ -442,6 +442,29 @@ def test_the_one_call_of_a_client_does_not_wait_for_all_calls_of_another() -> No
     assert "gone" not in order
 
 
+@pytest.mark.spec("7.4")
+def test_a_client_has_no_more_threads_for_having_calls_of_two_kinds() -> None:
+    threads, hold, running = FairThreads(4, 2), threading.Event(), list[str]()
+
+    def work(kind: str) -> None:
+        running.append(kind)
+        assert hold.wait(LONG)
+
+    async def crowd() -> None:
+        calls = [
+            asyncio.ensure_future(threads.run("greedy", partial(work, kind), kind))
+            for kind in ["calls"] * 3 + ["streams"] * 3
+        ]
+        await threads.run("other", lambda: None)
+        assert running == ["calls", "calls"]
+        hold.set()
+        await asyncio.gather(*calls)
+
+    asyncio.run(crowd())
+    threads.finish()
+    assert running[2:4] == ["calls", "streams"]  # the kinds take turns
+
+
 @pytest.mark.spec("7.2")
 def test_make_serve_starts_a_server_on_loopback() -> None:
     makefile = (Path(__file__).parent.parent / "Makefile").read_text()

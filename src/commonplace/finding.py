@@ -202,6 +202,8 @@ def find_request(
     texts = () if text is None else tuple(check_each("text", text))
     if metadata is not None and not isinstance(metadata, Mapping):
         raise BadInput(f"metadata {shown(metadata)} is not a mapping: give {{'customer': 'c-17'}}")
+    if not all(isinstance(name, str) for name in metadata or ()):
+        raise BadInput("a field of metadata has a text as its name: give {'customer': 'c-17'}")
     if not (texts or scope is not None or metadata or actor is not None):
         raise BadInput("nothing to find was given: give text=, scope=, metadata= or actor=")
     named = None if actor is None else check_name("actor", actor)

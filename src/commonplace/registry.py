@@ -188,6 +188,8 @@ def _opened(me: Participant, verb: Verb, given: dict[str, Any]) -> Any:
     ids = {parameter.name: given.pop(parameter.name, None) for parameter in _ids(handle)}
     first = verb.parameters[0].name
     if handle == "work" and ids["work"] is None:
+        if first not in given:
+            raise BadInput(f"{verb.dotted} needs the id of a work: give work")
         try:
             return me.works.containing(given[first])
         except NotFound as error:

@@ -337,7 +337,7 @@ def _promoted(session: Session, task: str, facts: Sequence[Mapping[str, Any]]) -
 
 def _phase(phase: object) -> str:
     """The name of a phase. Raises BadInput."""
-    name = str(phase) if type(phase) is int and phase >= 0 else phase
+    name = str(phase) if type(phase) is int and 0 <= phase < 2**63 else phase
     if not isinstance(name, str) or len(name) > LONGEST_PHASE or not any(sign.isalnum() for sign in name):
         raise BadInput(
             f"phase {shown(phase)} does not name a phase: give a number, or up to {LONGEST_PHASE} characters with a "

@@ -177,11 +177,14 @@ class Committer:
     def _left_behind(self, ticket: _Ticket, leader: _Ticket) -> None:
         """What becomes of a ticket whose leader has left it: it goes again, unless it may have been written."""
         if leader.applying and ticket.decided:
-            ticket.settle(ticket.unknown("the writing thread was interrupted"))
+            ticket.settle(ticket.error or ticket.unknown("the writing thread was interrupted"))
         else:
-            ticket.leader, ticket.records, ticket.decided = None, [], False
+            ticket.records, ticket.decided = [], False
             self._withdraw(ticket)
             self._queue.appendleft(ticket)
+            ticket.leader = (
+                None  # last: until then its caller notices that the leader is gone, and does all this again
+            )
 
     def _withdraw(self, ticket: _Ticket) -> None:
         if ticket in self._queue:
@@ -220,7 +223,7 @@ class Committer:
                 except OutcomeUnknown as unknown:
                     for ticket in own.batch:
                         if ticket.decided and not ticket.done:
-                            ticket.settle(ticket.unknown(unknown.cause))
+                            ticket.settle(ticket.error or ticket.unknown(unknown.cause))
                     own.applying = False
                     self._give_back(own)
         except CommonplaceError as trouble:

@@ -6,7 +6,8 @@ that the caller is, and keeps the paths of this host out of what callers say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ..access.rights import OWNER
 from ..book import Book
-from ..errors import BadInput, Denied, NotFound, shown
+from ..errors import BadInput, CommonplaceError, Denied, NotFound, StorageFailed, shown
 from ..participant import Participant, acting_within, begin_look, looking
 from ..recall.book_index import INSTALLED
 from ..registry import call, every_verb, not_served
@@ -106,22 +107,42 @@ class WrittenFile(NamedTuple):
 
 def call_writing(book: Book, caller: Caller, verb: Verb, read: Read) -> WrittenFile:
     """Call a verb that writes a file, which the caller is sent."""
-    with TemporaryDirectory(prefix="commonplace-") as folder:
-        path = Path(folder) / "content"
+    with _folder_of_call() as folder:
+        path = folder / "content"
         answer = call_for(book, caller, verb, lambda: {**read(), verb.facts.writes_file: path})
         return WrittenFile(answer, path.open("rb"))
 
 
 def call_reading(book: Book, caller: Caller, verb: Verb, read: Read, name: str, content: bytes) -> Any:
     """Call a verb that reads a file, whose name and content the caller has sent. The name may tell how it is read."""
-    with TemporaryDirectory(prefix="commonplace-") as folder:
+    with _folder_of_call() as folder:
 
         def asked() -> dict[str, Any]:
-            path = Path(folder) / _check_file_name(name)
+            path = folder / _check_file_name(name)
             path.write_bytes(content)
             return {**read(), verb.facts.reads_file: path}
 
         return call_for(book, caller, verb, asked)
+
+
+@contextmanager
+def _folder_of_call() -> Iterator[Path]:
+    """A folder for the files of one call. Its path says nothing to the caller: errors name the file alone."""
+    try:
+        with TemporaryDirectory(prefix="commonplace-") as folder:
+            try:
+                yield Path(folder)
+            except CommonplaceError as error:
+                error.args = tuple(
+                    part.replace(f"{folder}/", "") if isinstance(part, str) else part for part in error.args
+                )
+                raise
+    except OSError as error:
+        if isinstance(error, CommonplaceError):
+            raise
+        raise StorageFailed(
+            f"the host of the book has no room for a file meanwhile ({error.strerror}): see the space and TMPDIR there"
+        ) from error
 
 
 def _check_file_name(name: str) -> str:

@@ -89,13 +89,13 @@ class Gate:
         mark = sha256(token.encode()).digest()
         if mark in self._valid_before:
             try:
-                with self._known.one(mark.hex()):
+                with self._known.hold(mark.hex()):
                     return await self._threads.run(mark.hex(), lambda: self._authenticate(token))
             except Unauthorized:
                 self._valid_before.pop(mark, None)
                 raise
         self._unknown_rate.take(request.client.host if request.client else "")
-        with self._unknown.one(STRANGERS):
+        with self._unknown.hold(STRANGERS):
             admission = await self._threads.run(STRANGERS, lambda: self._authenticate(token))
         self._valid_before[mark] = None
         while len(self._valid_before) > 10_000:

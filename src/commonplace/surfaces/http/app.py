@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from hashlib import sha256
+from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID, uuid4, uuid5
 
@@ -44,7 +45,7 @@ from ...ledger.checks import check_seconds
 from ...participant import Participant
 from ...telemetry import answering_http
 from ...verbs import Verb
-from ..network import Caller, call_for, call_reading, call_writing, served, verb_named
+from ..network import Caller, WrittenFile, call_for, call_reading, call_writing, served, verb_named
 from .admission import Admission, Authenticate, Gate, token_of
 from .limits import FairThreads, Rate, Repeats, ServerLimits, Slots
 from .messages import (
@@ -103,11 +104,15 @@ class BookServer:
         self.calls = Slots("calls", limits.at_once, limits.at_once_each)
         self.streams = Slots("streams", limits.streams, limits.streams_each)
         self._event_streams = EventStreams(book, authenticate, self._threads, limits)
-        self._sessions = McpSessions()
+        self._sessions = McpSessions(limits.sessions_each)
+        self._bodies = Slots("bytes of bodies", limits.bodies, limits.bodies_each)
+        self._files = Slots("files", limits.files, limits.files_each)
         self._repeats, self._readings = Repeats(), Rate(READINGS, "from this address")
         self._lifespan = lifespan
         self.instance = uuid4().hex
         """Tells this process apart from an earlier one: what it remembers of calls ends with it."""
+        self.ends_at: float | None = None
+        """When long calls are given up, because the server is to end."""
         self._mounted = dict(mounted or {})
         self.app = Starlette(
             routes=[
@@ -225,12 +230,13 @@ class BookServer:
         }
 
     async def _in_thread(self, admission: Admission, call: Callable[[], T]) -> T:
-        with self.calls.one(admission.token):
+        with self.calls.hold(admission.token):
             return await self._threads.run(admission.token, call)
 
-    async def _body(self, request: Request) -> bytes:
-        """Raises TooLarge, and BadInput for one that does not arrive in time."""
-        parts, size = [], 0
+    async def _body(self, request: Request, token: str, held: ExitStack) -> Body:
+        """The body of a request, whose room is `held` for the token. Raises TooLarge, TooManyRequests, and BadInput for
+        one that does not arrive in time."""
+        parts, size, digest = [], 0, sha256()
         declared = request.headers.get("content-length", "0")
         if declared.isdigit() and int(declared) > self.limits.body:
             raise TooLarge(f"a body of {declared} bytes is over the limit of {self.limits.body:,}")
@@ -240,10 +246,12 @@ class BookServer:
                     size += len(part)
                     if size > self.limits.body:
                         raise TooLarge(f"the body is over the limit of {self.limits.body:,} bytes")
+                    held.enter_context(self._bodies.hold(token, len(part)))
                     parts.append(part)
+                    digest.update(part)
         except TimeoutError:
             raise BadInput(f"the body did not arrive within {self.limits.body_seconds:g} seconds") from None
-        return b"".join(parts)
+        return Body(b"".join(parts), digest.digest())
 
     # another application at one address
 
@@ -256,12 +264,16 @@ class BookServer:
             admission = await self._admitted(request, line)
             # Whether it may act as it asks to is said before anything of it is read.
             await self._in_thread(admission, partial(admission.caller.participant, self.book))
-            self._sessions.check(request, admission.token)
-            body = await self._body(request)
-            listens = request.method == "GET" or request.headers.get("mcp-method") == LISTEN
-            used.enter_context((self.streams if listens else self.calls).one(admission.token))
-            request.state.lane = admission.token
+            body, _ = await self._body(request, admission.token, used)
+            self._sessions.check(request, body, admission.token)
+            in_session = "mcp-session-id" in request.headers
+            listens = request.method == "GET" or (
+                request.headers.get("mcp-method") == LISTEN and not in_session
+            )
+            used.enter_context((self.streams if listens else self.calls).hold(admission.token))
+            request.state.client = admission.token
         except Exception as error:  # noqa: BLE001  told to the client, and logged if it was not expected
+            used.close()
             await self._finished(line, _refusal(line, error))(scope, receive, send)
             return
         messages = [{"type": "http.request", "body": body, "more_body": False}]
@@ -271,7 +283,7 @@ class BookServer:
 
         async def noted(message: Any) -> None:
             if message["type"] == "http.response.start":
-                self._sessions.note(message.get("headers", ()), admission.token)
+                self._sessions.note(request, message["status"], message.get("headers", ()), admission.token)
                 own = {
                     name.lower().encode(): value.encode() for name, value in self._own_headers(line).items()
                 }
@@ -302,7 +314,7 @@ class BookServer:
 
     async def run_for(self, request: Request, call: Callable[[], T]) -> T:
         """Run a call of such a request on a thread. Clients take turns, as everywhere."""
-        return await self._threads.run(request.state.lane, call)
+        return await self._threads.run(request.state.client, call)
 
     def allowed_of(self, request: Request) -> Callable[[str], bool]:
         """Which verbs the token of such a request allows, by their paths. Raises Unauthorized."""
@@ -320,17 +332,21 @@ class BookServer:
         verb = verb_named(path if "." not in route else "")
         if not admission.allows(path):
             raise Denied(f"this token does not allow {path}")
-        if request.method == "GET" and not verb.reads:
+        if request.method != "POST" and not verb.reads:
             raise BadMethod(f"{path} writes: use POST", "POST")
-        body = await self._body(request) if request.method == "POST" else None
-        call = VerbCall(request, admission, verb, body)
-        if not verb.reads:
-            return (await self._written(call)).response()
-        if verb.facts.writes_file:
-            return await self._in_thread(admission, partial(self._file, call))
-        answers = self._events if path == "events" else self._answer
-        answer = await self._in_thread(admission, partial(answers, call))
-        return answer.response(request.headers.get("if-none-match", ""))
+        with ExitStack() as held:
+            token = admission.token
+            body = await self._body(request, token, held) if request.method == "POST" else None
+            call = VerbCall(request, admission, verb, body)
+            if not verb.reads:
+                return (await self._written(call)).response()
+            if verb.facts.writes_file:
+                held.enter_context(self._files.hold(token))
+                file = await self._in_thread(admission, partial(self._file, call))
+                return FileResponse(file.content, file.answer, held.pop_all())
+            answers = self._events if path == "events" else self._answer
+            answer = await self._in_thread(admission, partial(answers, call))
+            return answer.response(request.headers.get("if-none-match", ""))
 
     def _answer(self, call: VerbCall, more: Mapping[str, Any] | None = None) -> Rendered:
         """What a verb answers; `more` are arguments that the request's headers have said."""
@@ -339,19 +355,30 @@ class BookServer:
 
         def read() -> Arguments:
             nonlocal as_of
-            given = {**(more or {}), **call.arguments()}
+            given = {**(more or {}), **self._arguments(call)}
             if verb.reads:  # before it is read: what is written meanwhile is newer than the tag
                 as_of = self.book.ledger.position(given.get("at"))
             return given
 
         if verb.facts.reads_file:
-            name, content = header(call.request, "file") or "content", call.body or b""
+            name, content = header(call.request, "file") or "content", call.content
             answer = call_reading(self.book, caller, verb, read, name, content)
         else:
             answer = call_for(self.book, caller, verb, read)
         if hasattr(answer, "__next__"):
             answer = list(answer)
         return rendered(answer, typed=is_typed(call.request), as_of=as_of)
+
+    def _arguments(self, call: VerbCall) -> Arguments:
+        """The arguments of a call. Long ones, which tell their progress, are given up when the server has to end."""
+        given = call.arguments()
+        if any(parameter.name == "progress" for parameter in call.verb.parameters):
+            given["progress"] = self._go_on
+        return given
+
+    def _go_on(self, _done: int, _total: int) -> None:
+        if self.ends_at is not None and monotonic() > self.ends_at:
+            raise BookClosed("the server is shutting down: only a part was done; do it again when it is back")
 
     def _events(self, call: VerbCall) -> Rendered:
         """One page of events; `next` is where the following one begins."""
@@ -368,10 +395,9 @@ class BookServer:
         page = page_of(events, is_typed(call.request), most, self.limits.page_bytes)
         return page.rendered(as_of, is_typed(call.request))
 
-    def _file(self, call: VerbCall) -> Response:
-        """The file that a verb writes, with its answer in a header."""
-        written = call_writing(self.book, call.admission.caller, call.verb, call.arguments)
-        return FileResponse(written.content, written.answer)
+    def _file(self, call: VerbCall) -> WrittenFile:
+        """The file that a verb writes, and its answer."""
+        return call_writing(self.book, call.admission.caller, call.verb, partial(self._arguments, call))
 
     async def _written(self, call: VerbCall) -> Rendered:
         """The answer of a verb that writes, on the conditions that the headers name."""
@@ -428,9 +454,9 @@ class BookServer:
 
         head = await self._in_thread(admission, begin)
         slot = ExitStack()
-        slot.enter_context(self.streams.one(admission.token))
+        slot.enter_context(self.streams.hold(admission.token))
         asked = StreamRequest(
-            admission.caller, token_of(request), f"{admission.token} streams", given,
+            admission.caller, token_of(request), admission.token, given,
             head if after is None else after, timeout, is_typed(request), verb,
         )  # fmt: skip
         return EventStreamResponse(self._event_streams.events(asked), slot, request.state.line)
@@ -477,7 +503,7 @@ class BookServer:
         position, seconds = _awaited_position(request.query_params.multi_items())
         head = await self._in_thread(admission, partial(self._position, admission.caller))
         if position is not None and head <= position and seconds > 0:
-            with self.streams.one(admission.token):
+            with self.streams.hold(admission.token):
                 await self._event_streams.grown(position, seconds)
             head = await self._in_thread(admission, partial(self._position, admission.caller))
         return rendered({"head": head}, typed=is_typed(request)).response()
@@ -488,13 +514,24 @@ class BookServer:
         return self.book.head
 
 
+class Body(NamedTuple):
+    """The body of a request, and its SHA-256."""
+
+    content: bytes
+    digest: bytes
+
+
 class VerbCall(NamedTuple):
     """One call of a verb: the request, who makes it, and its body, if it has one."""
 
     request: Request
     admission: Admission
     verb: Verb
-    body: bytes | None
+    body: Body | None
+
+    @property
+    def content(self) -> bytes:
+        return b"" if self.body is None else self.body.content
 
     @property
     def path(self) -> str:
@@ -510,12 +547,12 @@ class VerbCall(NamedTuple):
         """Of what was asked for, which is the same when the call is sent again."""
         headers = [self.request.headers.get(name) for name in ("accept", "if-match", "commonplace-file")]
         asked = f"{self.path} {self.request.url.query} {headers}\n"
-        return sha256(asked.encode() + (self.body or b"")).digest()
+        return sha256(asked.encode() + (b"" if self.body is None else self.body.digest)).digest()
 
     def arguments(self) -> Arguments:
         """Those in the body, or in the query if there is none, or if it is the content of a file. Raises BadInput."""
         if self.body is not None and not self.verb.facts.reads_file:
-            return from_body(self.request, self.verb, self.body)
+            return from_body(self.request, self.verb, self.content)
         query = self.request.query_params.multi_items()
         return from_query_of_page(self.verb, query) if self.path == "events" else from_query(self.verb, query)
 

@@ -28,6 +28,8 @@ from .request_log import log
 
 GRACE = 30
 """How many seconds a server that ends waits for what is being written."""
+GIVEN_UP = 20
+"""After how many of them long calls, such as imports, are given up between two parts."""
 LAST_CALL = 0.5
 """For how many seconds a server that ends still takes requests on connections that are open, to refuse them: a request
 that is on its way hears that nothing was done."""
@@ -214,8 +216,9 @@ class HttpServer(uvicorn.Server):
         self._tell_started()  # once it can be ended gracefully
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._server.closing.set()
         began = monotonic()
+        self._server.ends_at = began + GIVEN_UP
+        self._server.closing.set()
         await super().shutdown(sockets)
         log.info("server=ended ms=%d", (monotonic() - began) * 1000)
 

@@ -35,6 +35,10 @@ class ServerLimits(msgspec.Struct, frozen=True):
 
     body: int = 32 << 20
     """The most bytes of a request's body."""
+    bodies: int = 256 << 20
+    """The most bytes of bodies of requests that are under way."""
+    bodies_each: int = 64 << 20
+    """How many of them one token may have."""
     body_seconds: float = 30.0
     """How long a body may take to arrive."""
     head: int = 64 << 10
@@ -55,6 +59,12 @@ class ServerLimits(msgspec.Struct, frozen=True):
     """How many event streams may be open."""
     streams_each: int = 50
     """How many of them one token may have."""
+    files: int = 32
+    """How many files may be made or be on their way to a client: exports and backups."""
+    files_each: int = 4
+    """How many of them one token may have."""
+    sessions_each: int = 100
+    """How many sessions of MCP one token may have, by clients of its older versions."""
     at_once: int = 256
     """How many calls may be under way or wait for a thread."""
     at_once_each: int = 64
@@ -114,21 +124,21 @@ class Slots:
         self.used = 0
 
     @contextmanager
-    def one(self, client: str) -> Iterator[None]:
+    def hold(self, client: str, amount: int = 1) -> Iterator[None]:
         """Raises TooManyRequests."""
-        if self.used >= self._most:
-            raise TooManyRequests(f"{self._most} {self._what} are in use: try again in a second")
-        if self._of[client] >= self._most_each:
+        if self.used + amount > self._most:
+            raise TooManyRequests(f"{self._most:,} {self._what} are in use: try again in a second")
+        if self._of[client] + amount > self._most_each:
             raise TooManyRequests(
-                f"{self._most_each} {self._what} of one token are in use: try again in a second"
+                f"{self._most_each:,} {self._what} of one token are in use: try again in a second"
             )
-        self.used += 1
-        self._of[client] += 1
+        self.used += amount
+        self._of[client] += amount
         try:
             yield
         finally:
-            self.used -= 1
-            self._of[client] -= 1
+            self.used -= amount
+            self._of[client] -= amount
             if not self._of[client]:
                 del self._of[client]
 
@@ -142,11 +152,12 @@ class FairThreads:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="commonplace-http")
         self._free, self._most_each = threads, most_each
         self._running: Counter[str] = Counter()
-        self._lanes: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._lanes: OrderedDict[tuple[str, str], deque[asyncio.Future[None]]] = OrderedDict()
 
-    async def run(self, client: str, call: Callable[[], T]) -> T:
-        """What a call answers. It goes on in its thread where nobody waits for it any longer."""
-        await self._turn(client)
+    async def run(self, client: str, call: Callable[[], T], lane: str = "") -> T:
+        """What a call answers. It goes on in its thread where nobody waits for it any longer. A client whose calls are
+        of several kinds may have a `lane` for each, so that those of one kind do not wait behind all others."""
+        await self._turn(client, lane)
         try:
             future = asyncio.wrap_future(self._pool.submit(copy_context().run, call))
         except RuntimeError:
@@ -159,12 +170,12 @@ class FairThreads:
         """Wait for the calls that have begun; no other begins."""
         self._pool.shutdown(wait=True)
 
-    async def _turn(self, client: str) -> None:
+    async def _turn(self, client: str, lane: str) -> None:
         if self._free and self._running[client] < self._most_each:
             self._begin(client)
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._lanes.setdefault(client, deque()).append(turn)
+        self._lanes.setdefault((client, lane), deque()).append(turn)
         try:
             await turn
         except asyncio.CancelledError:
@@ -190,16 +201,16 @@ class FairThreads:
 
     def _pass_on(self) -> None:
         """Give threads that are free to the lanes whose turn it is."""
-        for client in list(self._lanes):
+        for client, lane in list(self._lanes):
             if not self._free:
                 return
             if self._running[client] < self._most_each:
-                lane = self._lanes.pop(client)
-                turn = lane.popleft()
-                while turn.done() and lane:  # given up meanwhile
-                    turn = lane.popleft()
-                if lane:
-                    self._lanes[client] = lane  # behind the others
+                waiting = self._lanes.pop((client, lane))
+                turn = waiting.popleft()
+                while turn.done() and waiting:  # given up meanwhile
+                    turn = waiting.popleft()
+                if waiting:
+                    self._lanes[client, lane] = waiting  # behind the others
                 if not turn.done():
                     self._begin(client)
                     turn.set_result(None)
@@ -224,8 +235,8 @@ class Repeats:
         again: bool = False,
     ) -> R | None:
         """The answer of the first call of a client with this key; None if the first one was another call, which
-        `digest` tells. `again` says
-        that the client has sent it before. Raises OutcomeUnknown if that may have been one which was forgotten."""
+        `digest` tells. `again` says that the client has sent it before. Raises OutcomeUnknown if that may have been one
+        which was forgotten."""
         self._forget_clients()
         remembered = self._clients.setdefault(client, _Remembered())
         self._clients.move_to_end(client)
@@ -233,25 +244,24 @@ class Repeats:
         if known is None:
             if again and monotonic() - remembered.forgotten_until < self._seconds:
                 raise OutcomeUnknown((), "so many calls came since that its answer is no longer known")
-            known = _MadeCall(digest, monotonic(), asyncio.ensure_future(call()))
+            known = _MadeCall(digest, monotonic(), asyncio.ensure_future(_outcome(call)))
             remembered.calls[key] = known
             self._forget(remembered)
         elif known.digest != digest:
             return None
-        try:
-            answer: R = await asyncio.shield(known.answer)
-        except OutcomeUnknown:
-            raise  # and stays so: the call is not made again
-        except CommonplaceError:
-            # What was refused may be asked for again, because nothing was done.
-            if remembered.calls.get(key) is known:
+        outcome: R | _Failure = await asyncio.shield(known.answer)
+        if isinstance(outcome, _Failure):
+            error = outcome.taken()
+            # What was refused may be asked for again, because nothing was done. What is unknown stays so.
+            refused = isinstance(error, CommonplaceError) and not isinstance(error, OutcomeUnknown)
+            if refused and remembered.calls.get(key) is known:
                 del remembered.calls[key]
-            raise
+            raise error
         if known.size == 0:
-            known.size = len(answer.content)
+            known.size = len(outcome.content)
             remembered.bytes += known.size
             self._forget(remembered)
-        return answer
+        return outcome
 
     def _forget(self, remembered: _Remembered) -> None:
         old, calls = monotonic() - self._seconds, remembered.calls
@@ -277,6 +287,28 @@ class Repeats:
             del self._clients[client]
 
 
+class _Failure:
+    """The error that a call has ended with. Only its first caller gets it with its traceback, which holds what the call
+    was about: a large body, for example."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def taken(self) -> Exception:
+        error = self._error
+        self._error = type(error).__new__(type(error))
+        self._error.args = error.args
+        vars(self._error).update(vars(error))
+        return error
+
+
+async def _outcome(call: Callable[[], Awaitable[R]]) -> R | _Failure:
+    try:
+        return await call()
+    except Exception as error:  # noqa: BLE001  `once` raises it
+        return _Failure(error)
+
+
 class _MadeCall:
     """A call that was made, and its answer."""
 
@@ -291,4 +323,4 @@ class _Remembered:
         self.calls: OrderedDict[tuple[str, str], _MadeCall] = OrderedDict()
         self.bytes = 0
         self.forgotten_until = float("-inf")
-        """When the youngest of the calls was made that are no longer known."""
+        """When the newest forgotten call was made."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import cache, partial
 from hashlib import sha256
 from typing import Any, BinaryIO, NamedTuple, get_origin
@@ -197,16 +198,17 @@ def page_of(events: Iterator[Event], typed: bool, most: int, most_bytes: int) ->
 
 
 class FileResponse(StreamingResponse):
-    """A file, which is closed when it was sent, with what the verb that wrote it has answered."""
+    """A file, with what the verb that wrote it has answered. What is `held` for it is given back when it was sent."""
 
-    def __init__(self, content: BinaryIO, answer: Any) -> None:
+    def __init__(self, content: BinaryIO, answer: Any, held: ExitStack) -> None:
         size = os.fstat(content.fileno()).st_size
         told = {"Content-Length": str(size), "Commonplace-Answer": encoded(answer, typed=False).decode()}
         super().__init__(iter(partial(content.read, PART_OF_FILE), b""), 200, told, FILE)
-        self._content = content
+        self._held = held
+        held.enter_context(content)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        with self._content:
+        with self._held:
             await super().__call__(scope, receive, send)
 
 

@@ -30,7 +30,7 @@ class StreamRequest(NamedTuple):
 
     caller: Caller
     token: str
-    lane: str
+    client: str
     filters: dict[str, Any]
     after: int
     timeout: float | None
@@ -55,7 +55,9 @@ class EventStreams:
         try:
             yield b": connected\n\n"
             while not self.closing.is_set():
-                page, head = await self._threads.run(stream.lane, partial(self._read, stream, reached))
+                page, head = await self._threads.run(
+                    stream.client, partial(self._read, stream, reached), "streams"
+                )
                 for event, data in page.events:
                     yield b"id: %d\nevent: %s\ndata: %s\n\n" % (event.position, event.kind.encode(), data)
                     reached, quiet_since = event.position, monotonic()
