@@ -250,9 +250,10 @@ def _repeated_call(case: Case) -> RememberResult | None:
         raise Conflict(f"{request.id!r} is already recorded with other content: use another id")
     stored = event.payload.get("held")
     held = None if stored is None else case.without_hidden(convert(stored, Held))
-    return RememberResult(
-        event.id, "flagged" if stored else "stored", "as the first time", held, position=event.position
-    )
+    item, reason = item_at(overlay, event.id), "as the first time"
+    if item is not None and item.status == "forgotten":
+        reason += "; it was forgotten since, and stays so until it is restored"
+    return RememberResult(event.id, "flagged" if stored else "stored", reason, held, position=event.position)
 
 
 def _same_request(event: Event, request: Remember) -> bool:
@@ -439,7 +440,10 @@ def _from_memory_itself(overlay: Overlay, request: Remember) -> bool:
 
 def _source(provenance: dict[str, Any]) -> tuple[str, ...]:
     names = tuple(str(provenance.get(name) or "") for name in ("channel", "thread", "message", "tool_call"))
-    return names if any(names) else ()
+    if any(names):
+        return names
+    # A file that two actors take in is one source: it does not corroborate itself.
+    return tuple(provenance.get("refs", ())) if provenance.get("source_kind") == "import" else ()
 
 
 # what it takes the place of

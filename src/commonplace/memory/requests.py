@@ -113,6 +113,7 @@ class RememberResult(msgspec.Struct, frozen=True):
                 replaced = f" in place of {' and '.join(self.superseded)}" if self.superseded else ""
                 sentence = f"stored as {self.item_id}{replaced}"
                 sentence += ", shared, as what it replaces was" if self.follows else ""
+                sentence += f", {self.reason}" if self.reason else ""
             case "merged":
                 sentence = f"merged with {self.item_id}: {self.reason}"
             case "flagged":
