@@ -204,11 +204,25 @@ def test_what_is_held_names_the_command_that_settles_it(cli: Cli, tmp_path: Path
         assert f"CHOICE is one of {choices}" in told
         words = shlex.split(command[1].replace("CHOICE", choice).replace("WHY", "agreed"))
         assert cli(*words).code == 0
-        again = re.search(r"skip it and remember it again with (--supersedes \S+)$", told)
-        assert bool(again) == (asked is near)
-        if again:
-            assert " in place of " in cli(*asked, *again[1].split(), *book).out
     assert cli("memory", "list", "--status", "held", "--json", *book).json["items"] == []
+
+
+@pytest.mark.spec("3.3", "3.5", "7.2")
+def test_what_is_held_names_the_option_with_which_it_takes_the_place_of_what_is_there(
+    cli: Cli, tmp_path: Path
+) -> None:
+    book = ("--book", tmp_path / "team.db")
+    cli("init", *book)
+    for known, asked in (
+        (("Tea is served at four.",), ("Tea is served at four, at FOUR!",)),
+        (("--key", "tea.time", "--value", "4"), ("--key", "tea.time", "--value", "5")),
+    ):
+        cli("remember", *known, *book)
+        told = cli("remember", *asked, *book).out.splitlines()[0]
+        again = re.search(r"remember it again with (--supersedes \S+)$", told)
+        assert again, told
+        assert " in place of " in cli("remember", *asked, *again[1].split(), *book).out
+    assert cli("inbox", *book).out == "nothing waits for a person\n"
 
 
 @pytest.mark.spec("7.2")

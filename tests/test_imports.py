@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import commonplace
+from commonplace import Book
 from commonplace.errors import BadInput
 from commonplace.memory import imports
 from commonplace.memory.imports import FORMATS, markdown, read_memories, records
@@ -403,6 +404,49 @@ def test_what_is_taken_in_is_linked_as_it_was_and_taking_it_in_again_changes_not
         assert {book.event(item.id).occurred_us for item in before} == {None}  # no time is made up
         assert book.memory.import_(source).links == 0
         assert book.memory.list() == before
+
+
+@pytest.mark.spec("3.3", "3.9", "L4", "L9")
+def test_each_actor_takes_in_a_file_for_itself_unless_it_may_read_what_another_one_took_in(
+    book: Book, tmp_path: Path
+) -> None:
+    text = "# Ferry\n\n- The ferry leaves pier four at noon\n- Dogs travel free of charge\n"
+    source = write(tmp_path, {"CLAUDE.md": text}) / "CLAUDE.md"
+    ben, ada, cem = book.as_actor("ben"), book.as_actor("ada"), book.as_actor("cem")
+    first = ben.memory.import_(source)
+    mine = ada.memory.import_(source)
+    assert first.counts == mine.counts == {"stored": 2}
+    assert {part.id for part in first.became}.isdisjoint(part.id for part in mine.became)
+    assert [item.agent for item in ada.memory.list()] == ["ada", "ada"]
+    again = ada.memory.import_(source)
+    assert [(part.id, part.outcome, part.reason) for part in again.became] == [
+        (part.id, "stored", "as the first time") for part in mine.became
+    ]
+    for part in first.became:
+        ben.memory.share(str(part.id))
+    theirs = cem.memory.import_(source)
+    assert [(part.id, part.outcome) for part in theirs.became] == [
+        (part.id, "merged") for part in first.became
+    ]
+    for part in first.became:  # one file speaks once, however many read it
+        assert ben.memory.get(str(part.id)).corroborated == ()
+
+
+@pytest.mark.spec("3.6", "L4", "L5")
+def test_an_import_says_that_what_was_forgotten_stays_so(book: Book, tmp_path: Path) -> None:
+    text = "# Ferry\n\n- The ferry leaves pier four at noon\n- Dogs travel free of charge\n"
+    source = write(tmp_path, {"CLAUDE.md": text}) / "CLAUDE.md"
+    for me in (book, book.as_actor("ada")):
+        forgotten, erased = me.memory.import_(source).became
+        me.forget(str(forgotten.id), confirm="FORGET")
+        me.forget(str(erased.id), erase=True, confirm="FORGET")
+        before = book.head
+        again, gone = me.memory.import_(source).became
+        assert (again.id, again.outcome) == (forgotten.id, "stored")
+        assert again.reason == "as the first time; it was forgotten since, and stays so until it is restored"
+        assert gone.outcome == "rejected"
+        assert "was erased; remembering it again restores nothing" in gone.reason
+        assert (book.head, [*me.memory.list()]) == (before, [])
 
 
 @pytest.mark.spec("3.3", "L5")

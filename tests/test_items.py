@@ -645,14 +645,15 @@ def test_the_answer_says_in_one_sentence_what_happened_and_what_settles_it(book:
     assert str(near) == (
         f"flagged and held as {near.id} because it is nearly the same as {stored.id}; settle it with "
         f"book.memory.resolve('{near.id}', CHOICE, rationale=WHY), where CHOICE is one of skip, merge, create; "
-        f"or, for it to take the place of what is there, skip it and remember it again with supersedes='{stored.id}'"
+        f"or, for it to take the place of what is there, remember it again with supersedes='{stored.id}'"
     )
     book.memory.resolve(str(near.id), "skip")
     limit = ada.remember(key="room.limit", value=12, shared=True)
     dispute = ada.remember(key="room.limit", value=14, shared=True)
     assert str(dispute) == (
         f"flagged and held as {dispute.id} because it contradicts {limit.id}; a librarian or person settles it with "
-        f"book.memory.resolve('{dispute.id}', CHOICE, rationale=WHY), where CHOICE is one of new, old, both"
+        f"book.memory.resolve('{dispute.id}', CHOICE, rationale=WHY), where CHOICE is one of new, old, both; "
+        f"or, for it to take the place of what is there, remember it again with supersedes='{limit.id}'"
     )
     book.memory.resolve(str(dispute.id), "new", rationale="counted again")
     newest = ada.remember(key="room.limit", value=15, supersedes=True)
@@ -675,11 +676,104 @@ def test_a_correction_that_is_held_says_how_it_takes_the_place_of_what_it_correc
     old = ada.remember("Backups of the main database are kept for 35 days")
     new = "Backups of the main database are not kept for 35 days"
     held = ada.remember(new)
-    assert f"skip it and remember it again with supersedes='{old.id}'" in str(held)
-    ada.memory.resolve(str(held.id), "skip")
+    assert f"remember it again with supersedes='{old.id}'" in str(held)
     kept = ada.remember(new, supersedes=str(old.id))
-    assert str(kept) == f"stored as {kept.id} in place of {old.id}"
+    assert str(kept) == f"stored as {kept.id} in place of {old.id} and {held.id}"
     assert [item.text for item in ada.memory.list()] == [new]
+    assert ada.memory.held() == []
+
+
+@pytest.mark.spec("3.3", "L5")
+@pytest.mark.parametrize("by_id", [False, True])
+def test_an_author_that_was_held_corrects_its_own_fact_by_saying_so(
+    book: Book, ada: Actor, by_id: bool
+) -> None:
+    old = ada.remember(key="queue.kind", value="RabbitMQ", shared=True)
+    held = ada.remember(key="queue.kind", value="Kafka", shared=True)
+    assert (held.outcome, held.reason) == (
+        "flagged",
+        f"it contradicts {old.id}: a person or librarian settles it; or remember it again with supersedes=True to "
+        "correct your own fact",
+    )
+    assert ada.remember(key="queue.kind", value="Kafka", shared=True).reason == (
+        f"the same is held already (it contradicts {old.id}): a person or librarian settles it; or remember it again "
+        "with supersedes=True to correct your own fact"
+    )
+    new = ada.remember(
+        key="queue.kind", value="Kafka", shared=True, supersedes=[str(old.id)] if by_id else True
+    )
+    assert (new.outcome, new.superseded) == ("stored", (old.id, held.id))
+    assert texts(book.as_actor("ben")) == ["queue.kind: Kafka"]
+    current = ada.memory.get(str(new.id))
+    assert (current.supersedes, current.disputed) == ((old.id, held.id), ())
+    assert (book.memory.held(), len(book.inbox())) == ([], 0)
+    assert [change.act for change in ada.memory.history(str(held.id))] == ["created", "superseded"]
+    assert ada.memory.history(str(held.id))[-1].other == new.id
+    ada.forget(str(held.id), confirm="FORGET")
+    assert ada.memory.restore(str(held.id)).status == "superseded", "it does not wait again"
+    again = ada.remember(key="queue.kind", value="Kafka", shared=True, supersedes=True)
+    assert (again.outcome, again.id) == ("merged", new.id)
+
+
+@pytest.mark.spec("3.3", "3.9", "L5")
+def test_what_somebody_else_has_waiting_neither_stops_a_correction_nor_ends_with_it(
+    book: Book, ada: Actor
+) -> None:
+    ben, cem = book.as_actor("ben"), book.as_actor("cem")
+    old = ada.remember(key="queue.kind", value="RabbitMQ", shared=True)
+    theirs = ben.remember(key="queue.kind", value="Kafka", shared=True)
+    told = cem.remember(key="queue.kind", value="Kafka", shared=True, supersedes=str(old.id))
+    assert (told.outcome, told.id) == ("flagged", theirs.id)
+    assert told.reason == (
+        f"the same is held already (it contradicts {old.id}): a person or librarian settles it"
+    )
+    assert "resolve it with old, or with new or both" in book.remember(key="queue.kind", value="Kafka").reason
+    new = ada.remember(key="queue.kind", value="Kafka", shared=True, supersedes=True)
+    assert (new.outcome, new.superseded) == ("stored", (old.id,))
+    assert [item.id for item in book.memory.held()] == [theirs.id]
+    assert ada.memory.get(str(new.id)).disputed == ()
+
+
+@pytest.mark.spec("3.3", "3.5", "L5")
+def test_a_correction_of_what_is_not_ones_own_waits_in_place_of_what_waited_before(
+    book: Book, ada: Actor
+) -> None:
+    lee = book.as_actor("lee", role="librarian")
+    known = "Backups of the main database are kept for 35 days"
+    text = "Backups of the main database are not kept for 35 days"
+    old = lee.remember(known, shared=True)
+    held = ada.remember(text, shared=True)
+    assert "resolve it with skip, merge, or create and a rationale; or remember it again" in held.reason
+    again = ada.remember(text, shared=True, supersedes=str(old.id))
+    assert (again.outcome, again.held and again.held.why) == ("flagged", "dispute")
+    assert again.superseded == (held.id,)
+    assert f"flagged and held as {again.id} in place of {held.id} because it would take the place" in str(
+        again
+    )
+    assert texts(ada) == [known]
+    assert [item.id for item in book.memory.held()] == [again.id]
+    same = ada.remember(text, shared=True, supersedes=str(old.id))
+    assert (same.outcome, same.id, same.superseded) == ("flagged", again.id, ())
+    settled = lee.memory.resolve(again, "new", rationale="asked ops")
+    assert settled.supersedes == (held.id, old.id)
+    assert texts(ada) == [text]
+    assert book.memory.held() == []
+    every = book.memory.list(status=None)
+    book.rebuild()
+    assert book.memory.list(status=None) == every
+
+
+@pytest.mark.spec("3.4", "3.3")
+def test_what_waits_as_a_proposal_is_decided_whatever_its_author_says_it_replaces(
+    book: Book, ada: Actor
+) -> None:
+    book.memory.set_core("ops", name="Operations")
+    entry = book.remember("Deploys need one approval", core="ops")
+    proposed = ada.remember("Every release waits for two colleagues", core="ops")
+    assert proposed.reason == "it is a proposal: a librarian or person decides"
+    again = ada.remember("Every release waits for two colleagues", core="ops", supersedes=str(entry.id))
+    assert (again.outcome, again.id) == ("flagged", proposed.id)
+    assert [item.id for item in book.inbox().proposals] == [proposed.id]
 
 
 @pytest.mark.spec("3.3")

@@ -166,6 +166,27 @@ def test_two_actors_see_their_own_memory(place: str) -> None:
     story(play)
 
 
+@pytest.mark.spec("3.3", "3.5", "7.3")
+def test_a_model_corrects_what_it_has_written_as_the_answer_tells_it(place: str) -> None:
+    async def play() -> None:
+        async with served(place) as ada:
+            lasting = {"target": "long_term"}
+            old = await data(ada, "memory_write", content="Backups are kept for 35 days", **lasting)
+            text = "Backups are not kept for 35 days"
+            held = await data(ada, "memory_write", content=text, **lasting)
+            assert f"nearly the same as {old['id']}" in held["reason"]
+            assert held["reason"].endswith("remember it again with supersedes to replace what is there")
+            new = await data(ada, "remember", text=text, shared=True, supersedes=[old["id"]])
+            assert (new["outcome"], new["superseded"]) == ("stored", [old["id"], held["id"]])
+            await data(ada, "remember", key="queue.kind", value="RabbitMQ", shared=True)
+            fact = {"key": "queue.kind", "value": "Kafka", "shared": True}
+            assert "supersedes=True" in (await data(ada, "remember", **fact))["reason"]
+            assert (await data(ada, "remember", **fact, supersedes=True))["outcome"] == "stored"
+            assert (await data(ada, "inbox"))["held"] == []
+
+    story(play)
+
+
 def test_the_scope_comes_from_the_start_command(place: str) -> None:
     async def play() -> None:
         async with served(place, before=("--as", "ada", "--scope", "users/alice")) as alice:

@@ -68,7 +68,9 @@ def test_learning_again_proposes_nothing_twice(book: Book) -> None:
     assert len(asked) == 1
     thread.add({"role": "user", "content": "Peanuts, remember!", "name": "Alice"})
     (result,) = thread.learn(model).proposals
-    assert result.reason == "the same is held already: resolve it"
+    assert (
+        result.reason == "the same is held already (it is a proposal): resolve it with skip, merge or create"
+    )
     assert "#1 " not in asked[1]
     assert len(book.inbox().proposals) == 1
 

@@ -232,6 +232,8 @@ def _marked(overlay: Overlay, request: MarkItems, item: Item) -> dict[str, Any]:
         case "restored":
             if item.status not in ("archived", "dropped", "forgotten"):
                 raise Conflict(f"item {item.id!r} is {item.status}, so there is nothing to restore")
+            if item.superseded_by is not None:  # perhaps while it was held: it does not wait again
+                return {"status": "superseded"}
             before = item.was if item.status == "forgotten" else "live"
             return {"status": "held" if item.held is not None else before}
         case _:
@@ -364,7 +366,8 @@ def _resolved(overlay: Overlay, request: Resolve, item: Item, held: Held, others
     changes = undisputed
     for other in ended:
         changes.setdefault(other.id, {}).update(status="superseded", superseded_by=item.id)
-    stands: dict[str, Any] = {"status": "live", "held": None, "supersedes": [other.id for other in ended]}
+    superseded = dict.fromkeys((*item.supersedes, *(other.id for other in ended)))
+    stands: dict[str, Any] = {"status": "live", "held": None, "supersedes": [*superseded]}
     if rivals := open_rivals(overlay, ended, item):
         stands["disputed"] = rivals
     if any(other.pinned for other in ended):

@@ -7,7 +7,7 @@ Nothing is dropped without an answer that says so, and what a person should choo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
@@ -40,12 +40,20 @@ from .standing import contradicts, holds_for, new_item, open_rivals, overlap, st
 from .visibility import may_read_id, may_see, readable_ids
 
 WAITS = {
-    "near_duplicate": "resolve it with skip, merge, or create and a rationale",
+    "near_duplicate": "its author, a person or librarian settles it",
     "dispute": "a person or librarian settles it",
     "proposal": "a librarian or person decides",
     "evidence": "it waits for more evidence, or until a librarian or person creates it",
 }
-"""What an item that is held waits for."""
+"""What an item that is held waits for, where the caller does not settle it."""
+
+SETTLES = {
+    "near_duplicate": "resolve it with skip, merge, or create and a rationale",
+    "dispute": "resolve it with old, or with new or both and a rationale",
+    "proposal": "resolve it with skip, merge or create",
+    "evidence": "resolve it with skip, or create and a rationale",
+}
+"""How a caller that may do so settles it."""
 
 DECLINED = ("dropped", "forgotten")
 """What has one of these statuses was declined: an agent does not propose it again."""
@@ -153,6 +161,7 @@ def _judged(overlay: Overlay, request: Remember, rights: Rights) -> RememberResu
     if answer is not None:
         return answer
     superseded = _superseded(case)
+    waiting = _waiting(case)
     follows = _follows(case, superseded)
     if follows:
         request = replace(request, labels={**request.labels, "audience": "team"})
@@ -160,8 +169,11 @@ def _judged(overlay: Overlay, request: Remember, rights: Rights) -> RememberResu
     answer = _more_specific(case) or _below_confidence(case)
     if answer is not None:
         return answer
-    held = _held(case, superseded)
-    return replace(_store(case, superseded, held), follows=follows)
+    held = _held(case, superseded, waiting)
+    own = tuple(item for item in waiting if item.agent == request.by)
+    if held is not None and waiting and not own:
+        return _known_already(case, waiting[0])
+    return replace(_store(case, superseded, held, own), follows=follows)
 
 
 class _Undone(Exception):
@@ -250,9 +262,10 @@ def _repeated_call(case: Case) -> RememberResult | None:
         raise Conflict(f"{request.id!r} is already recorded with other content: use another id")
     stored = event.payload.get("held")
     held = None if stored is None else case.without_hidden(convert(stored, Held))
-    return RememberResult(
-        event.id, "flagged" if stored else "stored", "as the first time", held, position=event.position
-    )
+    item, reason = item_at(overlay, event.id), "as the first time"
+    if item is not None and item.status == "forgotten":
+        reason += "; it was forgotten since, and stays so until it is restored"
+    return RememberResult(event.id, "flagged" if stored else "stored", reason, held, position=event.position)
 
 
 def _same_request(event: Event, request: Remember) -> bool:
@@ -286,9 +299,9 @@ def _known(case: Case) -> RememberResult | None:
     echo, twin = _echo(case), _twin(case)
     if echo and (twin is None or twin.agent != case.request.by):  # an author's own is known already, no echo
         return _is_echo(echo)
-    if twin is not None and twin.id not in case.request.supersedes:
-        return _known_already(case, twin)
-    return None
+    if twin is None or twin.id in case.request.supersedes or _gives_way(case, twin):
+        return None
+    return _known_already(case, twin)
 
 
 def _follows(case: Case, superseded: tuple[Item, ...]) -> bool:
@@ -340,13 +353,41 @@ def _is_echo(of: str) -> RememberResult:
 
 def _twin(case: Case) -> Item | None:
     """The item that says exactly the same, as far as the author may see it."""
+    return next(_twins(case), None)
+
+
+def _twins(case: Case) -> Iterator[Item]:
+    """The items that say exactly the same: the team's, and the author's own."""
     mine = fingerprint(case.request.content)
     for partition in case.partitions:
         id = case.overlay.get("memory.exact", *partition, mine)
         twin = None if id is None else case.repeatable(id)
         if twin is not None and fingerprint(twin.as_content()) == mine:  # it may say something else by now
-            return twin
-    return None
+            yield twin
+
+
+def _gives_way(case: Case, twin: Item) -> bool:
+    """Whether something that waits does not keep out what says the same: a correction, which takes the place of
+    something that the other one would not."""
+    if not _waits_for_choice(twin) or twin.held is None:
+        return False
+    return any(item.id not in twin.held.supersedes for item in _superseded(case))
+
+
+def _waiting(case: Case) -> tuple[Item, ...]:
+    """What says the same as a correction and waits. The author's own ends with the correction; what is somebody else's
+    waits on."""
+    request = case.request
+    if not request.supersedes and not request.replaces:
+        return ()
+    twins = (twin for twin in _twins(case) if twin.id not in request.supersedes)
+    return tuple(twin for twin in twins if _waits_for_choice(twin))
+
+
+def _waits_for_choice(item: Item) -> bool:
+    """Whether an item waits because of what it meets, and not because of what speaks for it."""
+    held = item.held if item.status == "held" else None
+    return held is not None and held.why in ("near_duplicate", "dispute") and not held.reason
 
 
 ENDED = {
@@ -374,10 +415,10 @@ def _known_already(case: Case, twin: Item) -> RememberResult:
     overlay, request = case.overlay, case.request
     if twin.agent != request.by and was_shown(overlay, request.by, request.run, twin.id):
         return _is_echo(twin.id)
-    if not twin.current:
-        held = None if twin.held is None else case.without_hidden(twin.held)
-        reason = "the same is held already: resolve it"
-        return RememberResult(twin.id, "flagged", reason, held, position=twin.position)
+    if twin.held is not None and not twin.current:
+        held = case.without_hidden(twin.held)
+        result = RememberResult(twin.id, "flagged", position=twin.position)
+        return _waits(case, result, held, twin.agent, f"the same is held already ({held.because})")
     position = twin.position
     if not _origin_is_new(request, twin) or _from_memory_itself(overlay, request):
         reason = "from the same origin"
@@ -439,7 +480,10 @@ def _from_memory_itself(overlay: Overlay, request: Remember) -> bool:
 
 def _source(provenance: dict[str, Any]) -> tuple[str, ...]:
     names = tuple(str(provenance.get(name) or "") for name in ("channel", "thread", "message", "tool_call"))
-    return names if any(names) else ()
+    if any(names):
+        return names
+    # A file that two actors take in is one source: it does not corroborate itself.
+    return tuple(provenance.get("refs", ())) if provenance.get("source_kind") == "import" else ()
 
 
 # what it takes the place of
@@ -508,8 +552,8 @@ def _below_confidence(case: Case) -> RememberResult | None:
     return _rejected(f"its confidence is {confidence:g} and the core {core.id!r} asks for {needed:g}")
 
 
-def _held(case: Case, superseded: tuple[Item, ...]) -> Held | None:
-    """Why the item must wait for a choice, if it must."""
+def _held(case: Case, superseded: tuple[Item, ...], waiting: tuple[Item, ...]) -> Held | None:
+    """Why the item must wait for a choice, if it must: never because of those that are `waiting` and say the same."""
     replaced = tuple(item.id for item in superseded)
     config = None if case.core is None else core_of(case.overlay, case.core).config
     keeps = case.rights.may("keep_memory")
@@ -518,7 +562,8 @@ def _held(case: Case, superseded: tuple[Item, ...]) -> Held | None:
     if (against or foreign) and config is None:
         others = dict.fromkeys(item.id for item in (*against, *foreign))
         return Held("dispute", tuple(others), supersedes=replaced)
-    near = _nearest(case, replaced) if config is None or config.auto_dedupe else None
+    apart = (*replaced, *(item.id for item in waiting))
+    near = _nearest(case, apart) if config is None or config.auto_dedupe else None
     hold = case.request.hold
     if near is not None:
         item, score = near
@@ -529,12 +574,12 @@ def _held(case: Case, superseded: tuple[Item, ...]) -> Held | None:
     return None if hold is None else replace(hold, supersedes=replaced)
 
 
-def _nearest(case: Case, replaced: tuple[str, ...]) -> tuple[Item, float] | None:
-    """The item that is most alike, if one is alike enough to be held to be the same."""
+def _nearest(case: Case, apart: tuple[str, ...]) -> tuple[Item, float] | None:
+    """The item that is most alike, `apart` from some, if one is alike enough to be held to be the same."""
     mine = words_of(case.request.content)
     best: tuple[float, str, Item] | None = None
     for id in _worth_comparing(case, mine):
-        item = None if id in replaced else case.repeatable(id)
+        item = None if id in apart else case.repeatable(id)
         if item is not None:
             score = jaccard(mine, words_of(item.as_content()))
             if score >= FLAGGED and (best is None or (score, item.id) > best[:2]):
@@ -566,9 +611,12 @@ def _worth_comparing(case: Case, mine: frozenset[str]) -> set[str]:
 # storing
 
 
-def _store(case: Case, superseded: tuple[Item, ...], held: Held | None) -> RememberResult:
+def _store(
+    case: Case, superseded: tuple[Item, ...], held: Held | None, waiting: tuple[Item, ...]
+) -> RememberResult:
+    """Store the item in place of those that it supersedes, and of the author's own that are `waiting`."""
     overlay, request = case.overlay, case.request
-    ended = superseded if held is None else ()  # while it waits, nothing ends
+    ended = (*superseded, *waiting) if held is None else waiting  # while it waits, nothing that stands ends
     content = _stored_content(case, ended)
     weight = 0
     if held is None:
@@ -618,7 +666,22 @@ def _flagged(case: Case, stored: RememberResult, held: Held) -> RememberResult:
     """The answer for an item that waits for a choice, with what it is too near to beside it."""
     others = [item_at(case.overlay, id) for id in held.items]
     held_beside = replace(held, comparison=compared(case.request.content, others))
-    return replace(stored, outcome="flagged", reason=f"{held.because}: {WAITS[held.why]}", held=held_beside)
+    return _waits(case, replace(stored, outcome="flagged"), held_beside, case.request.by, held.because)
+
+
+def _waits(case: Case, flagged: RememberResult, held: Held, author: str, because: str) -> RememberResult:
+    """The answer for an item of this author that is held, with what the caller may do about it."""
+    by, near = case.request.by, held.why == "near_duplicate"
+    settles = case.rights.may("keep_memory") or (near and author == by)
+    step = (SETTLES if settles else WAITS)[held.why]
+    others = [item_at(case.overlay, id) for id in held.items]
+    own = bool(others) and all(item is not None and item.agent == by for item in others)
+    again = (near and (own or author == by)) or (own and held.why == "dispute")
+    if again and near:
+        step += "; or remember it again with supersedes to replace what is there"
+    elif again:
+        step += "; or remember it again with supersedes=True to correct your own fact"
+    return replace(flagged, reason=f"{because}: {step}", held=held, may_supersede=again)
 
 
 def _stored_content(case: Case, ended: tuple[Item, ...]) -> dict[str, Any]:

@@ -84,6 +84,8 @@ class RememberResult(msgspec.Struct, frozen=True):
     """What to think about: it was kept, and looks like something that is told elsewhere or will not last."""
     follows: bool = False
     """Whether it is shared because what it takes the place of was: nobody said so."""
+    may_supersede: bool = False
+    """Whether it may be remembered again with `supersedes`, to take the place of what it is held for."""
 
     @property
     def id(self) -> str | None:
@@ -91,32 +93,35 @@ class RememberResult(msgspec.Struct, frozen=True):
         return self.item_id
 
     def __str__(self) -> str:
-        near = self.near
-        superseding = f"supersedes={near[0]!r}" if len(near) == 1 else f"supersedes={[*near]}"
+        known = self.replaceable
+        superseding = f"supersedes={known[0]!r}" if len(known) == 1 else f"supersedes={[*known]}"
         return self.told(f"book.memory.resolve({self.item_id!r}, CHOICE, rationale=WHY)", superseding)
 
     def __repr__(self) -> str:
         return f"<{self.outcome} {self.item_id}{': ' if self.reason else ''}{self.reason}>"
 
     @property
-    def near(self) -> tuple[str, ...]:
-        """What it is held for as nearly the same, and what it was to take the place of anyway."""
-        if self.held is None or self.held.why != "near_duplicate" or not self.held.items:
+    def replaceable(self) -> tuple[str, ...]:
+        """What it can take the place of by being remembered again with `supersedes`, and what it was to take the place
+        of anyway."""
+        if self.held is None or not self.may_supersede:
             return ()
         return tuple(dict.fromkeys((*self.held.supersedes, *self.held.items)))
 
     def told(self, settling: str, superseding: str) -> str:
         """What happened, in one sentence. `settling` is the call that settles what is held, as the reader would
-        write it, with CHOICE and WHY to be filled in; `superseding` names what is `near` as superseded."""
+        write it, with CHOICE and WHY to be filled in; `superseding` names what is `replaceable` as superseded."""
+        replaced = f" in place of {' and '.join(self.superseded)}" if self.superseded else ""
         match self.outcome:
             case "stored":
-                replaced = f" in place of {' and '.join(self.superseded)}" if self.superseded else ""
                 sentence = f"stored as {self.item_id}{replaced}"
                 sentence += ", shared, as what it replaces was" if self.follows else ""
+                sentence += f", {self.reason}" if self.reason else ""
             case "merged":
                 sentence = f"merged with {self.item_id}: {self.reason}"
             case "flagged":
-                sentence = f"flagged and held as {self.item_id}{self._waiting(settling, superseding)}"
+                waiting = self._waiting(settling, superseding)
+                sentence = f"flagged and held as {self.item_id}{replaced}{waiting}"
             case "rejected":
                 sentence = f"rejected: {self.reason}"
         secrets = (
@@ -132,8 +137,8 @@ class RememberResult(msgspec.Struct, frozen=True):
         who = "settle it" if self.held.why == "near_duplicate" else "a librarian or person settles it"
         choices = ", ".join(self.held.choices)
         rest = f" because {self.held.because}; {who} with {settling}, where CHOICE is one of {choices}"
-        if self.near:
-            rest += "; or, for it to take the place of what is there, skip it and remember it again with "
+        if self.replaceable:
+            rest += "; or, for it to take the place of what is there, remember it again with "
             rest += superseding
         return rest
 

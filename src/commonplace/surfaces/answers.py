@@ -155,7 +155,7 @@ def _item(_shell: Shell, item: Any) -> Human:
 def _kept(shell: Shell, kept: Any) -> Human:
     """What became of something to remember, with the command that settles it if it is held."""
     settling = shell.next_command("memory", "resolve", short(kept.item_id), "CHOICE", "--rationale", "WHY")
-    superseding = shlex.join(word for id in kept.near for word in ("--supersedes", short(id)))
+    superseding = shlex.join(word for id in kept.replaceable for word in ("--supersedes", short(id)))
     yield short(kept.told(settling, superseding))  # no line break within a command
     yield from lines(*map(short, kept.held.comparison.splitlines())) if kept.held else ()
 

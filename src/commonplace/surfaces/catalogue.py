@@ -145,7 +145,7 @@ DEFAULT = {
         "Keep a fact (key and value) or a note (text) so that later sessions find it. It is yours alone unless "
         "shared=true. Do not keep what the code or the logs say already. To correct a fact of yours give "
         "supersedes=true, or the ids of the items that it replaces. Answers the id and the outcome; `flagged` means "
-        "that it contradicts another item, and a person decides.",
+        "that it contradicts another item and waits, and `reason` says what you can do.",
         "remember", "text key value title tags category shared pinned reason citations supersedes",
     ),
     "forget": Offered(

@@ -139,7 +139,7 @@ def context_of(
         session.was_shown([line.id for line in remembered])
 
     def of(section: str) -> tuple[Any, ...]:
-        return tuple(line.about for line in taken if line.kind == section)
+        return tuple(line.about for line in taken if line.kind == section and line.about is not None)
 
     return Context(
         task, info.goal, info.constraints, of("Nudges"), of("Done before"), of("Decisions"), of("Discoveries"),
@@ -259,6 +259,7 @@ def _lines(material: Material, memory: list[DigestLine]) -> Iterator[ContextLine
             as_data(earlier.result.summary) if earlier.result and earlier.result.summary else earlier.status
         )
         yield _line("Done before", earlier.id, f"{as_data(earlier.title)}: {result}", earlier)
+        yield from _passed_on(earlier)
     for decision in material.decisions:
         why = f", because {as_data(decision.rationale)}" if decision.rationale else ""
         text = f"{as_data(decision.question)} {as_data(decision.choice)}{why} ({as_name(decision.by)})"
@@ -278,6 +279,17 @@ def _lines(material: Material, memory: list[DigestLine]) -> Iterator[ContextLine
             memory_line.after,
             about=memory_line,
         )
+
+
+def _passed_on(task: Task) -> Iterator[ContextLine]:
+    """What came of a task besides its summary. Each line names the task, whose own line may not fit."""
+    if task.result is None:
+        return
+    after = f" ({as_name(task.assigned_to or task.by)}, {as_data(task.title)})"
+    lines = [("learned", text) for text in task.result.learnings]
+    lines += [("next step", text) for text in task.result.next_steps]
+    for what, text in lines:
+        yield ContextLine(task.id, "Done before", f"- {what}: ", as_data(text), after)
 
 
 def _line(section: str, id: str, text: str, about: Any = None) -> ContextLine:

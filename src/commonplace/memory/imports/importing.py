@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...access.rights import OWNER
 from ...errors import CommonplaceError
 from ...ledger.encoding import canonical
 from ..remember import remember
@@ -86,7 +87,11 @@ def _remembered(session: Session, incoming: Incoming, shared: bool | None, scope
     fields |= {"key": incoming.key, "value": incoming.value} if is_fact else {"text": incoming.body}
     when = _moment(incoming.occurred_at) or _moment(incoming.created_at)
     said = [incoming.source, incoming.kind, incoming.title, incoming.body, incoming.key, incoming.value]
-    content = canonical([*said, scope] if scope else said)
+    if session.actor != OWNER:  # what another actor took in may be hidden from this one
+        said += [scope, session.actor]
+    elif scope:
+        said += [scope]
+    content = canonical(said)
     try:
         result = remember(
             session, **fields, provenance=provenance, shared=shared, override=BROUGHT,
