@@ -2,8 +2,8 @@
 GenAI, MCP and HTTP conventions.
 
 Nothing is told unless the process has configured a provider of the OpenTelemetry SDK, and this module does not import
-it. Every call of a verb is one span, named as `OPERATIONS` says. The verbs that a verb is made of have none: how a
-verb is made is nobody's concern, and one search would be a dozen spans. Two things within a verb are told: each recall,
+it. Every call of a verb is one span, named as `OPERATIONS` says. Verbs that are called inside a verb get no span: one
+search would produce a dozen. Two things within a verb are told: each recall,
 as `memory.recall`, and what the caller's own functions ask for while a verb runs them.
 
 A span says who (the agent, the run), what (the operation, the ids and the number of records) and how it ended (the

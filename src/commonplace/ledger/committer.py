@@ -7,10 +7,8 @@ whose own turn does not come in one transaction begins another one.
     one writer          leads at once; no other thread is involved
     many threads        one leads, the others queue; the next leader takes all that have queued meanwhile
     a decider fails     its part of the overlay is undone; the rest of the batch goes on
-    trouble before      the leader gets the error, the others go again under a new leader
-      the commit
-    trouble at the      every caller gets OutcomeUnknown with the ids of its own events
-      commit
+    an error before     the leader gets the error, the others go again under a new leader
+    an error at commit  who was decided gets OutcomeUnknown with the ids of its own events, the others go again
     the time is up      a caller that still queues leaves the queue and gets Busy; nothing of it is written
     an interrupt        a leader that has left is noticed by those who wait, and one of them leads
 

@@ -104,7 +104,7 @@ HOOKS = {
         _project(".cursor/hooks.json"), {name[0].lower() + name[1:]: moment for name, moment in MOMENTS.items()},
         grouped=False, fixed={"version": 1},
     ),
-    # It says nothing of what its transcripts look like, so nothing is saved of them.
+    # It does not document its transcripts, so nothing is saved before a compaction.
     "gemini": Hooks(
         _project(".gemini/settings.json"), {"SessionStart": "session-start", "AfterAgent": "stop"},
         HOOK_SECONDS * 1000,

@@ -179,7 +179,7 @@ def without_files(verb: Verb, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def _unserved() -> dict[str, str]:
-    """Why each verb is not served that is not."""
+    """The reason for each verb that is not served, by its path."""
     return {verb.dotted: reason for verb in every_verb() if (reason := not_served(verb))}
 
 

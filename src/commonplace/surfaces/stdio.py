@@ -30,10 +30,9 @@ def mcp(
     `tools` are groups of further tools, with commas: memory, work, documents, learn, admin. `compat` is server-memory,
     for the nine tools of the reference memory server in place of ours. `run` is the run that the actor is an agent of.
     `install` is the client to set up: claude-code, claude-desktop, cursor, codex, vscode, gemini or zed, which acts
-    under that name unless `--as` says another. `hooks` is whether to set up its hooks,
-    too: those of claude-code, codex, cursor and gemini. `print_only`
-    is whether to print the configuration and write nothing. `name` is what the client calls the server: give another
-    for each book."""
+    under that name unless `--as` says another. `hooks` is whether to set up its hooks, too: those of claude-code,
+    codex, cursor and gemini. `print_only` is whether to print the configuration and write nothing. `name` is what the
+    client calls the server: give another for each book."""
     if compat not in (None, "server-memory"):
         raise BadInput(f"there is no compatibility with {shown(compat)}: server-memory is the one there is")
     if install is not None:

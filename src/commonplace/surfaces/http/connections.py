@@ -202,7 +202,7 @@ class HttpServer(uvicorn.Server):
             backlog=ACCEPTED, ws="none", lifespan="on", log_config=None, access_log=False, server_header=False,
             timeout_graceful_shutdown=GRACE, timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]
             h11_max_incomplete_event_size=limits.head,
-            # Whoever is in front of it on this host says for whom it asks. This is shown in the log, and counted by.
+            # A proxy on this host may name the client's address, which the log shows and by which requests are counted.
             proxy_headers=behind_proxy, forwarded_allow_ips="127.0.0.1,::1", **tls,
         )  # fmt: skip
         config.load()

@@ -90,7 +90,7 @@ def server_limits(given: Mapping[str, float]) -> ServerLimits:
     try:
         return convert(given, ServerLimits, strict=False)
     except msgspec.ValidationError as error:
-        raise BadInput(f"a limit cannot be so: {error}") from None
+        raise BadInput(f"--limits cannot be read: {error}") from None
 
 
 class Rate:

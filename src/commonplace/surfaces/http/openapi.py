@@ -167,7 +167,7 @@ def statuses(verb: Verb) -> list[str]:
         found.add("412")
     if verb.facts.reads_file or verb.facts.writes_file:
         found.add("507")
-    if verb.path[0] in ("turn", "run", "runs"):
+    if verb.path[0] in ("turn", "run", "runs") and not verb.reads:
         found.add("422")
     return sorted(found)
 

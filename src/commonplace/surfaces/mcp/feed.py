@@ -142,7 +142,7 @@ class Feeds:
         self._feeds: dict[tuple[str, str], ChangeFeed] = {}
 
     async def _of(self, ctx: Request) -> ChangeFeed:
-        """The feed of whoever makes a request. A follower that begins now begins with what comes after it was made."""
+        """The feed of the client that makes a request. One that begins now begins with what is committed after this."""
 
         def read() -> tuple[tuple[str, str], int]:
             session = self._find(ctx)._session
