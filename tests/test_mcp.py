@@ -397,7 +397,10 @@ def test_what_is_wrong_with_a_call_is_said_in_the_words_of_the_call(place: str) 
             message = refused["error"]["message"]
             assert message.startswith("memory_write takes content, target: ")
             assert "one of daily, long_term" in message
-            kept = await data(client, "remember", text="Tea is served at four", shared=True)
+            kept = await data(
+                client, "remember", text="Tea is served at four", shared="true"
+            )  # as models write
+            assert len((await data(client, "memory_search", query="tea", max_results="1"))["results"]) == 1
             assert kept["outcome"] == "stored"
             assert not [name for name, value in kept.items() if value in ("", None, [])]  # they say nothing
             assert (await data(client, "work_list"))["items"] == []  # an empty list is the answer

@@ -208,7 +208,7 @@ def _checked(name: str, tool: Verb, given: object) -> dict[str, Any]:
         raise BadInput(f"{name} takes an object of arguments, not {shown(given)}")
     plain = encode_payload(given)[1]
     try:
-        request = convert(plain, tool.request)
+        request = convert(plain, tool.request, strict=False)  # models write numbers as texts
     except msgspec.ValidationError as error:
         raise misfit(name, tool, error) from None
     return {field: getattr(request, field) for field in plain}
