@@ -14,21 +14,6 @@ BEHIND_A_SERVER = "served"
 
 SHARE = ("test_work_story", "test_threads", "test_scopes", "test_events", "test_history", "test_aio")
 EXCLUDED: dict[str, tuple[str, ...]] = {
-    "`work.lead`: a lead is a lease that a process of the book's host renews": (
-        "test_a_leader_that_takes_long_over_a_step_stays_in_the_lead",
-        "test_a_leader_that_was_replaced_is_told_nothing_and_deals_with_nothing",
-        "test_a_roles_task_is_on_the_board_and_comes_to_whoever_leads",
-        "test_a_worker_waits_for_whoever_leads_to_decide_about_what_has_failed",
-        "test_another_takes_the_lead_when_the_first_dies_and_nothing_is_done_twice",
-        "test_each_does_what_its_role_allows_and_sees_what_it_may",
-        "test_what_follows_from_the_last_task_is_done_by_whoever_comes_after_a_dead_leader",
-        "test_who_leads_awaits_its_handler_and_assigns_under_its_fence",
-        "test_who_takes_the_lead_again_replaces_itself",
-        "test_whoever_leads_ends_when_nothing_can_go_on",
-        "test_whoever_leads_is_told_in_order",
-        "test_whoever_leads_later_is_told_what_waits_and_each_thing_once",
-        "test_whoever_takes_over_is_not_offered_what_was_dispatched_or_sent_back",
-    ),
     "`admin.proof` scans the raw files of the book's host; `admin.copy` takes a book that is opened there": (
         "test_a_pin_survives_rebuilding_exporting_and_copying",
         "test_a_scope_is_found_with_all_that_names_it_and_nothing_is_left",

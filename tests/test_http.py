@@ -149,6 +149,37 @@ def test_a_body_is_json(api: Api) -> None:
     assert "application/json" in refused.body["detail"]
 
 
+@pytest.mark.spec("7.4", "5.3", "5.7")
+def test_a_program_leads_a_work_until_another_takes_over(book: Book, api: Api) -> None:
+    work = book.work(name="release", id="release")
+    task = work.add_task("Tag it")
+    work.nudge("hurry", target="orchestrator", by="eve")
+    lead = api("POST", "/v1/work/lead", {"work": work.id, "agent": "chief-1", "lease": 60}).body
+    assert (lead["work"], lead["agent"], lead["lease"]) == ("release", "chief-1", 60)
+    nudge = api("POST", "/v1/lead/look", lead).body
+    assert nudge["nudge"]["text"] == "hurry"
+    assert api("POST", "/v1/lead/finish_step", {**lead, "place": nudge["place"]}).status == 200
+    ready = api("POST", "/v1/lead/look", lead).body
+    assert (ready["kind"], ready["task"]["id"]) == ("ready", task.id)
+    assert api("POST", "/v1/lead/look", {**lead, "offered": [ready["id"]]}).body is None
+    under = {"Commonplace_Lead": str(lead["fence"])}
+    assign = {"task": task.id, "agent": "dev-1"}
+    assert api("POST", "/v1/task/assign", assign, **under).status == 200
+    assert api("POST", "/v1/lead/heartbeat", lead).status == 200
+    for wrong in ({**lead, "place": [1]}, {**lead, "place": "x"}, {**lead, "fence": -1}):
+        path = "look" if "place" not in wrong else "finish_step"
+        check_problem(api("POST", f"/v1/lead/{path}", wrong), 400, "bad_input")
+    check_problem(api("POST", "/v1/task/assign", assign, Commonplace_Lead="x"), 400, "bad_input")
+    ada = api.with_token(book.access.tokens.create("ada").secret)
+    check_problem(ada("POST", "/v1/lead/look", lead), 403, "denied")  # she leads under no other name
+
+    assert api("POST", "/v1/lead/resign", lead).status == 200
+    work.lead("chief-2")
+    check_problem(api("POST", "/v1/task/assign", assign, **under), 409, "fenced")
+    for path in ("look", "heartbeat"):
+        check_problem(api("POST", f"/v1/lead/{path}", lead), 409, "fenced")
+
+
 @pytest.mark.spec("7.4")
 def test_what_reads_files_of_the_server_is_not_served(book: Book, api: Api, tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"

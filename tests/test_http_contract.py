@@ -38,8 +38,8 @@ def test_the_document_is_openapi_and_names_every_address() -> None:
     headers = {name.lower() for name in made["components"]["parameters"]}
     assert headers == {
         "commonplace-actor", "commonplace-scope", "commonplace-reads", "commonplace-run", "commonplace-look",
-        "commonplace-file", "idempotency-key", "commonplace-sent-to", "if-match", "if-none-match", "last-event-id",
-        "x-request-id",
+        "commonplace-lead", "commonplace-file", "idempotency-key", "commonplace-sent-to", "if-match", "if-none-match",
+        "last-event-id", "x-request-id",
     }  # fmt: skip
     operations = [way for ways in paths.values() for name, way in ways.items() if name in ("get", "post")]
     ids = [operation["operationId"] for operation in operations]

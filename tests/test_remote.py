@@ -349,7 +349,6 @@ def test_looking_through_anothers_eyes_needs_the_right_at_every_call(both: Both)
 
 def test_what_is_not_served_says_so_before_anything_is_sent(both: Both, tmp_path: Any) -> None:
     _fill(both.here)
-    work = both.there.work(id="auth")
     for act in (
         lambda: both.there.memory.import_(tmp_path),
         lambda: both.there.admin.proof(both.there.admin.find("lift"), tmp_path / "x"),
@@ -357,7 +356,6 @@ def test_what_is_not_served_says_so_before_anything_is_sent(both: Both, tmp_path
         lambda: both.there.runs.execute(tmp_path),
         lambda: both.there.run(tmp_path),
         lambda: both.there.mirror,
-        lambda: work.lead("chief"),
         lambda: both.there.thread("t").learn(lambda _prompt: ""),
         lambda: both.there.digest("x", count_tokens=len),
         lambda: both.there.ledger.submit("x", None),

@@ -140,10 +140,8 @@ def asked(verb: Verb, holder: Any, arguments: dict[str, Any]) -> None:
     """Ask for a verb; what it refuses is refused, and told as that."""
     with suppress(CommonplaceError, TypeError, ValueError, AttributeError, OSError):
         answer = verb.function(holder, **arguments)
-        if verb.name not in ("watch", "lead") and hasattr(answer, "__next__"):
+        if verb.name != "watch" and hasattr(answer, "__next__"):
             list(answer)
-        if verb.name == "lead":
-            answer.__exit__(None, None, None)
 
 
 def every_holder(book: Book) -> dict[str, Callable[[], Any]]:
@@ -158,6 +156,7 @@ def every_holder(book: Book) -> dict[str, Callable[[], Any]]:
         "work": lambda: book.work(name=PLANTED, goal=PLANTED),
         "task": lambda: (work := book.work(name=PLANTED, goal=PLANTED)).task(work.add_task(PLANTED)),
         "claim": claim,
+        "lead": lambda: book.work(name=PLANTED, goal=PLANTED).lead("dev-1"),
         "run": lambda: book.run(),
         "turn": lambda: book.run().agent("ada"),
         "thread": lambda: book.thread(THREAD, scope=SCOPE),
@@ -178,9 +177,15 @@ def test_every_verb_is_one_span_with_a_standard_name_or_its_own_and_says_nothing
         ids = {parameter.name for parameter in verb.parameters} if of_handle else set()
         own = [each for each in verb.parameters if each.is_data]
         if of_handle:  # the ids of the handle are in it already
-            opened = {"work": 1, "task": 1, "claim": 2, "run": 1, "turn": 2, "thread": 2}[verb.path[0]]
+            opened = {"work": 1, "task": 1, "claim": 2, "lead": 4, "run": 1, "turn": 2, "thread": 2}[
+                verb.path[0]
+            ]
             own = [each for each in own if each.name not in ("work", "run_id", "thread")][
-                opened - 1 if verb.path[0] in ("task", "claim", "turn") else 0 :
+                opened - 1
+                if verb.path[0] in ("task", "claim", "turn")
+                else 3
+                if verb.path[0] == "lead"
+                else 0 :
             ]
         assert ids or not of_handle
         for chosen in ([each for each in own if each.required], own):

@@ -6,11 +6,12 @@ import pytest
 
 from commonplace import Book, Fenced
 from commonplace.work.leading import Lead
+from tests.serving import ledger_below
 
 
 def replaced(lead: Lead, by: str) -> Lead:
     """The lease of the lead runs out, and somebody else takes over."""
-    lead.work._ledger.store.lease(f"lead/{lead.work.id}/{lead.fence}", lead.agent, 0, lead.fence)
+    ledger_below(lead.work).store.lease(f"lead/{lead.work.id}/{lead.fence}", lead.agent, 0, lead.fence)
     return lead.work.lead(by)
 
 

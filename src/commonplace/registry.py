@@ -13,11 +13,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .errors import BadInput, NotFound
+from .ledger.checks import check_position
 from .run import Run, Turn
 from .threads.verbs import Thread
 from .verbs import Parameter, RunId, TaskId, Verb, WorkId, name_of, parts_within, verb_of, verbs_of
+from .work.checks import seconds
 from .work.handles import TaskHandle
 from .work.holding import Claim
+from .work.leading import Lead
 from .work.verbs import Work
 
 if TYPE_CHECKING:
@@ -54,10 +57,18 @@ def open_thread(me: Participant, thread: str, scope: str | None = None) -> Threa
     return me.thread(thread, scope=scope)
 
 
+def open_lead(me: Participant, work: WorkId, agent: str, fence: int, lease: float = 30.0) -> Lead:
+    """The lead of a work. `work` is the id of the work; `agent` is the one that leads; `fence` is the number that
+    taking the lead has answered."""
+    opened = open_work(me, work)
+    return Lead(opened, opened._agent(agent), check_position("fence", fence), seconds("lease", lease))
+
+
 HANDLES: dict[str, tuple[type, Callable[..., Any]]] = {
     "work": (Work, open_work),
     "task": (TaskHandle, open_task),
     "claim": (Claim, open_claim),
+    "lead": (Lead, open_lead),
     "run": (Run, open_run),
     "turn": (Turn, open_turn),
     "thread": (Thread, open_thread),
@@ -74,6 +85,10 @@ def ids_of(handle: object) -> dict[str, Any]:
             return {"task": handle.id}
         case Claim():
             return {"task": handle.task.id, "token": handle.token}
+        case Lead():
+            return {
+                "work": handle.work.id, "agent": handle.agent, "fence": handle.fence, "lease": handle.lease
+            }  # fmt: skip
         case Run():
             return {"run_id": handle.id}
         case Turn():
@@ -123,8 +138,9 @@ def names_under(path: str) -> list[str]:
     return [name for name, member in members if getattr(member, "is_verb", False) and member.__name__ == name]
 
 
-def call(me: Participant, verb: Verb, arguments: Mapping[str, Any]) -> Any:
-    """Call a verb for a participant. Where the verb takes a handle, its ids stand for it."""
+def call(me: Participant, verb: Verb, arguments: Mapping[str, Any], lead: int | None = None) -> Any:
+    """Call a verb for a participant. Where the verb takes a handle, its ids stand for it. `lead` is the fence under
+    which the participant leads the work: it is refused once somebody else does."""
     given = {
         name: _with_handles(me, parameter, arguments[name])
         for parameter in verb.parameters
@@ -136,6 +152,7 @@ def call(me: Participant, verb: Verb, arguments: Mapping[str, Any]) -> Any:
     if _is_of_handle(verb):
         path = path[1:]
         holder = _opened(me, verb, given)
+        holder = holder if lead is None else _under(lead, holder)
     for name in path:
         holder = getattr(holder, name)
     return verb.function(holder, **given)
@@ -195,6 +212,17 @@ def _opened(me: Participant, verb: Verb, given: dict[str, Any]) -> Any:
         except NotFound as error:
             raise NotFound(f"{error}, or name its work") from None
     return HANDLES[handle][1](me, **ids)
+
+
+def _under(lead: int, handle: Any) -> Any:
+    """A work or a task in the hands of who leads the work. Raises BadInput for anything else."""
+    match handle:
+        case Work():
+            return Work(handle._session, handle.id, lead)
+        case TaskHandle():
+            return TaskHandle(_under(lead, handle._work), handle.id)
+        case _:
+            raise BadInput("only what is done to a work and to its tasks is done by its leader")
 
 
 def _with_handles(me: Participant, parameter: Parameter, value: Any) -> Any:

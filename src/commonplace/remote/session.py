@@ -37,6 +37,7 @@ from ..threads.verbs import Thread
 from ..verbs import Verb
 from ..wire import TYPED, incoming, outgoing
 from ..work.holding import Claim
+from ..work.leading import Lead
 from ..work.tasks import Task
 from ..work.verbs import Work
 from .arguments import arguments, artifacts_sent, query_of, sent, with_content
@@ -233,7 +234,11 @@ class RemoteSession:
             return self.headers(), {}
         handle = holder if isinstance(holder, HANDLES[verb.path[0]][0]) else holder._work
         session = cast(RemoteSession, handle.own_run._session) if isinstance(handle, Turn) else self
-        return session.headers(with_run=False), ids_of(handle)
+        headers = session.headers(with_run=False)
+        work = handle if isinstance(handle, Work) else getattr(handle, "_work", None)
+        if work is not None and work._lead is not None:
+            headers["Commonplace-Lead"] = str(work._lead)
+        return headers, ids_of(handle)
 
     def _handle(self, kind: str, ids: Mapping[str, Any]) -> Any:
         """A handle of this book by its kind and ids."""
@@ -243,6 +248,8 @@ class RemoteSession:
                 return Work(own, ids["work"])
             case "claim":
                 return Claim(Work(own, ids["work"]), ids["agent"], ids["task"])
+            case "lead":
+                return Lead(Work(own, ids["work"]), ids["agent"], ids["fence"], ids["lease"])
             case "task":
                 return Work(own, "").task(ids["task"])
             case "run":

@@ -99,6 +99,7 @@ FORMS: Mapping[str, Callable[[Any], Any]] = {
         "events": [event.id for event in recollection.events],
     },
     "Rights": _rights,
+    "Lead": _handle,
     "Run": _handle,
     "TaskHandle": _handle,
     "Thread": _handle,

@@ -57,6 +57,8 @@ class Caller(NamedTuple):
     in_scope: str | None = None
     reading: tuple[str, ...] = ()
     run_id: str | None = None
+    lead: int | None = None
+    """The fence under which the caller leads the work that it calls."""
     look: str | None = None
     """The id of the event that records that the caller looks through another actor's eyes."""
 
@@ -90,7 +92,7 @@ def call_for(book: Book, caller: Caller, verb: Verb, read: Read) -> Any:
     if claimed is None:
         if verb.path == ("access", "look_as"):
             return begin_look(me, given["actor"])
-        return call(me, verb, given)
+        return call(me, verb, given, caller.lead)
     # The call was made before, by an earlier process of this server: it is answered as then.
     if verb.name == "next":
         call(me, verb, {name: value for name, value in given.items() if name != "_event"})

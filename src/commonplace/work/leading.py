@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
-from ..errors import CommonplaceError, Conflict, Fenced
+from ..errors import BadInput, CommonplaceError, Conflict, Fenced, shown
+from ..verbs import verb
 from .checks import seconds
 from .info import WorkInfo
 from .people import lead_lease, next_step
@@ -51,7 +52,7 @@ class Lead:
 
     def __init__(self, work: Work, agent: str, fence: int, lease: float) -> None:
         self.agent, self.fence, self.lease = agent, fence, lease
-        self.work = Work(work._session, work.id, fence)
+        self.work, self._session = Work(work._session, work.id, fence), work._session
         self._offered: set[str] = set()
 
     def __getattr__(self, name: str) -> Any:
@@ -59,6 +60,7 @@ class Lead:
             raise AttributeError(name)
         return getattr(self.work, name)
 
+    @verb(repeatable=True)
     def heartbeat(self, lease: float | None = None) -> None:
         """Stay in the lead for another lease. Raises Fenced if somebody else has it."""
         length = self.lease if lease is None else seconds("lease", lease)
@@ -74,6 +76,7 @@ class Lead:
         if info.led != self.fence:
             raise Fenced(f"{self.agent!r} no longer leads this work: {info.leader!r} has taken over")
 
+    @verb(repeatable=True)
     def resign(self) -> None:
         """Let somebody else lead at once."""
         self.work._ledger.store.lease(lead_lease(self.work.id, self.fence), self.agent, 0, self.fence)
@@ -82,6 +85,18 @@ class Lead:
         """What to deal with next, or None if there is nothing. Say `handled(step)` afterwards: until then, it comes
         again. Tasks that are ready, and that nobody was given yet, come once to each who leads; so do stuck ones.
         Raises Fenced if somebody else has taken the lead."""
+        step = self.look(sorted(self._offered))
+        if step is not None and step.place is None:
+            self._offered.add(step.id)
+        return step
+
+    @verb
+    def look(self, offered: Sequence[str] = ()) -> LeadStep | None:
+        """What to deal with next, or None if there is nothing. What has happened comes until it was dealt with. Raises
+        Fenced if somebody else has taken the lead.
+
+        `offered` are the ids of ready and stuck tasks' steps that are known already."""
+        known = frozenset(offered)
         while True:
             with self.work._reading(None) as (reading, _):
                 self._check(reading.info)
@@ -96,16 +111,7 @@ class Lead:
         with self.work._reading(None) as (reading, _):
             self._check(reading.info)
             ready = (reading.numbered(number) for number in reading.members(READY_FOR_MANY))
-            return self._offer("ready", ready) or self._offer("stuck", self._stuck(reading))
-
-    def _offer(self, kind: Literal["ready", "stuck"], tasks: Iterable[Task]) -> LeadStep | None:
-        """The first of these tasks that was not offered yet as it is now."""
-        for task in tasks:
-            id = f"{kind}-{task.id}-{task.position}"
-            if id not in self._offered:
-                self._offered.add(id)
-                return LeadStep(kind, id, task)
-        return None
+            return _first(known, "ready", ready) or _first(known, "stuck", self._stuck(reading))
 
     def _step(self, reading: Reading, place: tuple[int, int, str]) -> LeadStep | None:
         order, _, id = place
@@ -136,7 +142,20 @@ class Lead:
         if step.place is None:  # whether a task is still ready or stuck says the task itself
             self._check(self.work.info())
         else:
-            self._handled(step.place)
+            self.finish_step(step.place)
+
+    @verb(repeatable=True)
+    def finish_step(self, place: Sequence[Any]) -> None:
+        """Say that what has happened at this place was dealt with. Raises Fenced if somebody else has taken the lead.
+
+        `place` is that of the step."""
+        match list(place):
+            case [int(order), int(position), str(id)]:
+                self._handled((order, position, id))
+            case _:
+                raise BadInput(
+                    f"place {shown(place)} is not that of a step: give the one that look has answered"
+                )
 
     def _handled(self, place: tuple[int, int, str]) -> None:
         self.work._do("handled", self.agent, step=place)
@@ -171,6 +190,12 @@ class Lead:
         return f"<Lead {self.fence} of {self.work.id!r} by {self.agent!r}>"
 
 
+def _first(known: Collection[str], kind: Literal["ready", "stuck"], tasks: Iterable[Task]) -> LeadStep | None:
+    """The first of these tasks that is not known as it is now."""
+    steps = (LeadStep(kind, f"{kind}-{task.id}-{task.position}", task) for task in tasks)
+    return next((step for step in steps if step.id not in known), None)
+
+
 def orchestrate(
     work: Work,
     agent: str,
@@ -202,11 +227,8 @@ def orchestrate(
 
 def _finished(work: Work) -> bool:
     """Whether nothing is left for the leader: all tasks are final, and all that came of them was dealt with."""
-    from .worker import over
-
-    with work._reading(None) as (reading, _):
-        step = next_step(reading)
-    return over(work) and not (step and work.info().open)
+    outlook = work.manage.outlook()
+    return outlook.over and not (outlook.unhandled and outlook.open)
 
 
 def _led(lead: Lead, handler: Callable[[Lead, LeadStep], Any], until: str, stopped: threading.Event) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..ledger.printing import Readable
-from .people import lead_lease
+from .people import lead_lease, next_step
 from .reading import Reading
 from .tasks import FINAL, Task
 
@@ -21,14 +21,16 @@ AFTER_LEASE = 0.05
 
 class WorkOutlook(Readable, msgspec.Struct, frozen=True):
     """Whether a work is open, whether nothing in it can go on unless somebody decides (it has ended, or each of its
-    tasks is final, has failed, or waits for one that has), its counts, whether somebody leads it, and after how many
-    seconds a lease ends that somebody holds, or a task is to be tried again (None: nothing ends by itself). All as of
-    one moment, because a leader may let a task be tried again between two looks."""
+    tasks is final, has failed, or waits for one that has), its counts, whether somebody leads it, whether something has
+    happened that no leader has dealt with, and after how many seconds a lease ends that somebody holds, or a task is to
+    be tried again (None: nothing ends by itself). All as of one moment, because a leader may let a task be tried again
+    between two looks."""
 
     open: bool
     over: bool
     counts: dict[str, int]
     led: bool
+    unhandled: bool
     changes_in: float | None
 
     def __str__(self) -> str:
@@ -37,7 +39,7 @@ class WorkOutlook(Readable, msgspec.Struct, frozen=True):
 
 def outlook_of(work: Work) -> WorkOutlook:
     with work._reading(None) as (reading, _):
-        counts, info = reading.counts, reading.info
+        counts, info, unhandled = reading.counts, reading.info, next_step(reading) is not None
         over = not info.open or _is_over(reading, counts)
         held = [] if info.status == "paused" else list(reading.listed("in_progress", "later"))
         leases = reading.leases(held)
@@ -49,7 +51,7 @@ def outlook_of(work: Work) -> WorkOutlook:
         changes_in: float | None = AFTER_LEASE
     else:
         changes_in = min((lease.seconds + AFTER_LEASE for lease in leases.values()), default=None)
-    return WorkOutlook(info.open, over, counts, led, changes_in)
+    return WorkOutlook(info.open, over, counts, led, unhandled, changes_in)
 
 
 def _is_over(reading: Reading, counts: dict[str, int]) -> bool:

@@ -622,7 +622,7 @@ class Work:
 
     # leading
 
-    @verb(not_served="it is a lease that a process of this host renews: lead where the book is opened")
+    @verb(repeatable=True)
     def lead(self, agent: str | None = None, *, lease: float = 30.0) -> Lead:
         """Take the lead of this work, if nobody has it. The leader is told of what happens, step by step; if it
         dies, the next one goes on where it was."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from starlette.requests import Request
 
-from ...errors import Denied, Unauthorized, shown
+from ...errors import BadInput, Denied, Unauthorized, shown
 from ..network import Caller
 from .limits import FairThreads, Rate, ServerLimits, Slots
 from .messages import header, header_list
@@ -111,12 +111,23 @@ def token_of(request: Request) -> str:
     return token.strip()
 
 
+def _fence(request: Request) -> int | None:
+    """Raises BadInput."""
+    text = header(request, "lead")
+    if text is not None and not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise BadInput(
+            f"Commonplace-Lead {shown(text)} is no fence: give the number that taking the lead has answered"
+        )
+    return None if text is None else int(text)
+
+
 def _as_asked(request: Request, admission: Admission) -> Admission:
     """The caller, with the actor, scope, run and look that it asks to act in. Raises Denied for a look that the token
     does not allow."""
     caller = admission.caller._replace(
         as_actor=header(request, "actor"), in_scope=header(request, "scope"),
         reading=header_list(request, "reads"), run_id=header(request, "run"), look=header(request, "look"),
+        lead=_fence(request),
     )  # fmt: skip
     if caller.look is not None and not admission.allows("access.look_as"):
         raise Denied("this token does not allow access.look_as")

@@ -46,6 +46,10 @@ OF_EVERY_REQUEST = {
     "Commonplace-Scope": ("The scope to act in, within that of the token, such as users/alice.", NAME),
     "Commonplace-Reads": ("Other scopes to read, with commas between them.", NAME),
     "Commonplace-Run": ("The run that the call belongs to.", NAME),
+    "Commonplace-Lead": (
+        "The fence of the lead under which something is done to a work: it is refused once somebody else leads.",
+        {"type": "string", "pattern": "^[0-9]{1,18}$"},
+    ),
     "Commonplace-Look": ("What access.look_as has answered: the call sees what that actor sees.", NAME),
     "X-Request-Id": (
         "An id of the request, which the answer and the log have.",
