@@ -147,6 +147,8 @@ def test_a_body_is_json(api: Api) -> None:
     refused = api("POST", "/v1/remember", b"text=x", Content_Type="application/x-www-form-urlencoded")
     check_problem(refused, 400, "bad_input")
     assert "application/json" in refused.body["detail"]
+    check_problem(api("POST", "/v1/inbox", b"\r\n"), 400, "bad_input")
+    assert api("POST", "/v1/inbox", b"").status == 200
 
 
 @pytest.mark.spec("7.4", "5.3", "5.7")
@@ -173,6 +175,9 @@ def test_a_program_leads_a_work_until_another_takes_over(book: Book, api: Api) -
     ada = api.with_token(book.access.tokens.create("ada").secret)
     check_problem(ada("POST", "/v1/lead/look", lead), 403, "denied")  # she leads under no other name
 
+    for fence in (0, 1, 10**15):  # of no lead, of another event, of none
+        made_up = api("POST", "/v1/task/assign", assign, Commonplace_Lead=str(fence))
+        check_problem(made_up, 409, "fenced")
     assert api("POST", "/v1/lead/resign", lead).status == 200
     work.lead("chief-2")
     check_problem(api("POST", "/v1/task/assign", assign, **under), 409, "fenced")

@@ -23,7 +23,7 @@ from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge
 from ..ledger.events import Event, draft
 from ..ledger.overlay import Overlay
 from .info import info_of, may_know, no_work, read_info
-from .kinds import CHANGED
+from .kinds import CHANGED, LED
 from .reading import Reading, lease_name, may_see_record, no_record
 from .tasks import PLACE, Task, check_moves, placed, returned, waiting_less
 
@@ -108,12 +108,18 @@ class WorkTransaction(Reading):
         """Raises Fenced if the actor acts as the leader and no longer is."""
         fence = self.act.lead
         if fence is not None and fence != self.info.led:
-            (led,) = self.overlay.tx.records(fence - 1, fence, 1)  # who leads may act by the owner's hand
-            taken = self.overlay.event(led.id)
-            leader = self.act.by if taken is None or taken.erased else taken.payload["set"]["leader"]
-            raise Fenced(
-                f"{leader!r} no longer leads {self.info.name!r}: {self.info.leader!r} has taken over"
-            )
+            now = "nobody has" if self.info.leader is None else f"{self.info.leader!r} has taken over"
+            raise Fenced(f"{self._leader_under(fence)!r} no longer leads {self.info.name!r}: {now}")
+
+    def _leader_under(self, fence: int) -> str:
+        """Who took the lead of this work under a fence, which may not be who acts: it may act by the owner's hand."""
+        if 0 < fence <= self.overlay.tx.head.position:
+            (record,) = self.overlay.tx.records(fence - 1, fence, 1)
+            taken = self.overlay.event(record.id)
+            ours = taken is not None and taken.kind == LED and taken.payload.get("work") == self.work
+            if taken is not None and ours:
+                return str(taken.payload["set"]["leader"])
+        return self.act.by
 
     def joined(self, agent: str) -> dict[str, Any]:
         """What an event tells when an agent takes part for the first time."""

@@ -44,7 +44,7 @@ def from_body(request: Request, verb: Verb, body: bytes) -> dict[str, Any]:
     if kind not in (PLAIN, TYPED):
         raise BadInput(f"the body is {shown(kind)}: send it as {PLAIN}")
     try:
-        given = decode(body) if body.strip() else {}
+        given = decode(body) if body else {}
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise BadInput(f"the body is not JSON: {error}") from None
     if not isinstance(given, dict):
