@@ -185,6 +185,54 @@ def test_a_program_leads_a_work_until_another_takes_over(book: Book, api: Api) -
         check_problem(api("POST", f"/v1/lead/{path}", lead), 409, "fenced")
 
 
+@pytest.mark.spec("7.4", "5.6", "5.7")
+def test_the_fence_of_a_leader_is_worth_nothing_in_the_hands_of_another(book: Book, api: Api) -> None:
+    work = book.work(name="release", id="release")
+    for name in ("ada", "bob"):
+        book.access.grant(name, acts=["orchestrate"])
+    ada, bob, mia = (api.with_token(book.access.tokens.create(name).secret) for name in ("ada", "bob", "mia"))
+    lead = ada("POST", "/v1/work/lead", {"work": work.id, "lease": 60}).body
+    work.nudge("the supplier is bankrupt", target="orchestrator")
+    step = ada("POST", "/v1/lead/look", lead).body
+    by_bob, by_mia = {**lead, "agent": "bob"}, {**lead, "agent": "mia"}
+    # Everybody may read the fence, with the work; who may lead, and who does, is another matter.
+    assert mia("GET", "/v1/work/info", query={"work": work.id}).body["led"] == lead["fence"]
+    check_problem(mia("POST", "/v1/lead/look", by_mia), 409, "fenced")
+    for verb in ("heartbeat", "resign"):
+        check_problem(mia("POST", f"/v1/lead/{verb}", by_mia), 403, "denied")
+        check_problem(bob("POST", f"/v1/lead/{verb}", by_bob), 409, "fenced")
+    check_problem(bob("POST", "/v1/lead/finish_step", {**by_bob, "place": step["place"]}), 409, "fenced")
+    under = {"Commonplace_Lead": str(lead["fence"])}
+    check_problem(
+        bob("POST", "/v1/work/add_task", {"work": work.id, "title": "Mine"}, **under), 409, "fenced"
+    )
+    assert ada("POST", "/v1/lead/look", lead).body == step
+
+    # Nor does anybody take over because the lease of the leader has run out, but by leading.
+    assert ada("POST", "/v1/lead/resign", {"work": work.id, "agent": "ada", "fence": lead["fence"]}).status == 200
+    check_problem(bob("POST", "/v1/lead/heartbeat", by_bob), 409, "fenced")
+    assert bob("POST", "/v1/work/lead", {"work": work.id}).status == 200
+    check_problem(ada("POST", "/v1/lead/heartbeat", lead), 409, "fenced")
+
+
+@pytest.mark.spec("7.4", "L7", "5.3")
+def test_who_looks_through_other_eyes_holds_nothing_for_them(book: Book, api: Api) -> None:
+    book.access.grant("ada", acts=["orchestrate"])
+    book.access.grant("eve", acts=["see_as"])
+    ada, eve = (api.with_token(book.access.tokens.create(name).secret) for name in ("ada", "eve"))
+    work = book.work(name="release", id="release")
+    lead = ada("POST", "/v1/work/lead", {"work": work.id}).body
+    task = work.add_task("Tag it")
+    claim = ada("POST", "/v1/work/claim", {"work": work.id, "task": task.id}).body
+    look = {"Commonplace_Look": eve("POST", "/v1/access/look_as", {"actor": "ada"}).body}
+    for verb in ("heartbeat", "resign"):
+        check_problem(eve("POST", f"/v1/lead/{verb}", lead, **look), 403, "denied")
+    held = {"task": task.id, "token": claim["token"]}
+    check_problem(eve("POST", "/v1/claim/heartbeat", held, **look), 403, "denied")
+    assert ada("POST", "/v1/claim/heartbeat", held).status == 200
+    assert ada("POST", "/v1/lead/heartbeat", lead).status == 200
+
+
 @pytest.mark.spec("7.4")
 def test_what_reads_files_of_the_server_is_not_served(book: Book, api: Api, tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"

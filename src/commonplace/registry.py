@@ -202,9 +202,13 @@ def _names_its_work(parameters: Sequence[Parameter]) -> bool:
 def _opened(me: Participant, verb: Verb, given: dict[str, Any]) -> Any:
     """The handle that a verb is called on. Its ids are taken out of the arguments."""
     handle = verb.path[0]
-    ids = {parameter.name: given.pop(parameter.name, None) for parameter in _ids(handle)}
+    ids = {
+        name: given.pop(name, None)
+        for parameter in _ids(handle)
+        if (name := parameter.name) in given or parameter.required
+    }
     first = verb.parameters[0].name
-    if handle == "work" and ids["work"] is None:
+    if handle == "work" and ids.get("work") is None:
         if first not in given:
             raise BadInput(f"{verb.dotted} needs the id of a work: give work")
         try:

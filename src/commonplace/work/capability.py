@@ -372,6 +372,7 @@ WORK = Capability(
         "work.take": people.decide_take,
         "work.acknowledge": people.decide_acknowledge,
         "work.lead": people.decide_lead,
+        "work.stay": people.decide_stay,
         "work.handled": people.decide_handled,
         "work.judge": people.decide_judge,
     },

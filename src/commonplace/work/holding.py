@@ -78,6 +78,7 @@ class Claim:
         work was given up."""
         length = self.lease if lease is None else seconds("lease", lease)
         store = self.work._ledger.store
+        self.work._session.check_may_act("claim.heartbeat")
         with self.work._reading(None) as (reading, _):
             task, info = reading.task(self.task.id), reading.info
             urgent = waiting(reading, self.agent, False, "beat")

@@ -10,7 +10,7 @@ import msgspec
 
 from ..access.masking import masked
 from ..access.rights import Rights, check_actor
-from ..errors import BadInput, shown
+from ..errors import BadInput, Fenced, shown
 from ..ledger.checks import check_name, from_us
 from ..ledger.encoding import convert, encode_payload
 from ..ledger.labels import strictness
@@ -120,6 +120,15 @@ def shown_info(views: ViewReader, info: WorkInfo) -> WorkInfo:
 
 def no_work(id: str) -> str:
     return f"there is no work {id!r} in this book: book.works.list() lists them, and book.work(name=…) begins one"
+
+
+def check_leads(info: WorkInfo, agent: str, fence: int) -> None:
+    """Raises Fenced unless an agent leads the work under a fence."""
+    if info.led != fence:
+        now = "nobody has" if info.leader is None else f"{info.leader!r} has"
+        raise Fenced(f"{agent!r} no longer leads {info.name!r}: {now} taken over")
+    if info.leader != agent:
+        raise Fenced(f"{agent!r} does not lead {info.name!r}: {info.leader!r} does")
 
 
 def may_know(rights: Rights, info: WorkInfo) -> bool:

@@ -18,9 +18,8 @@ import msgspec
 
 from ..errors import BadInput, CommonplaceError, Conflict, Fenced, shown
 from ..verbs import verb
-from .checks import seconds
-from .info import WorkInfo
-from .people import lead_lease, next_step
+from .info import WorkInfo, check_leads
+from .people import next_step
 from .reading import READY_FOR_MANY
 from .records import Escalation, Nudge, nudge_for, record_of
 from .tasks import Task
@@ -61,25 +60,18 @@ class Lead:
         return getattr(self.work, name)
 
     @verb(repeatable=True)
-    def heartbeat(self, lease: float | None = None) -> None:
+    def heartbeat(self) -> None:
         """Stay in the lead for another lease. Raises Fenced if somebody else has it."""
-        length = self.lease if lease is None else seconds("lease", lease)
-        self._check(self.work.info())
-        held = self.work._ledger.store.lease(
-            lead_lease(self.work.id, self.fence), self.agent, length, self.fence
-        )
-        if held.fence != self.fence or held.holder != self.agent:
-            raise Fenced(f"{self.agent!r} no longer leads this work: {held.holder!r} has taken over")
+        self.work._do("stay", self.agent, agent=self.agent, lease=self.lease)
 
     def _check(self, info: WorkInfo) -> None:
-        """Raises Fenced once somebody else leads."""
-        if info.led != self.fence:
-            raise Fenced(f"{self.agent!r} no longer leads this work: {info.leader!r} has taken over")
+        """Raises Fenced unless the agent leads."""
+        check_leads(info, self.agent, self.fence)
 
     @verb(repeatable=True)
     def resign(self) -> None:
-        """Let somebody else lead at once."""
-        self.work._ledger.store.lease(lead_lease(self.work.id, self.fence), self.agent, 0, self.fence)
+        """Let somebody else lead at once. Raises Fenced if somebody else has the lead."""
+        self.work._do("stay", self.agent, agent=self.agent, lease=0)
 
     def next(self) -> LeadStep | None:
         """What to deal with next, or None if there is nothing. Say `handled(step)` afterwards: until then, it comes
@@ -183,6 +175,8 @@ class Lead:
     def __exit__(self, *_: object) -> None:
         try:
             self.resign()
+        except Fenced:
+            return  # somebody else leads already
         except CommonplaceError as error:
             log.warning("%s could not resign: %s", self.agent, error)
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..access.rights import Rights
 from ..errors import BadInput, Conflict
 from ..recall.escaping import as_data, as_name
-from .info import info_of
+from .info import check_leads, info_of
 from .kinds import (
     ACKNOWLEDGED,
     COMPLETED,
@@ -181,6 +181,16 @@ def decide_lead(tx: WorkTransaction, agent: str, lease: float) -> int:
     tx.note(LED, {}, set={"leader": agent, "led": fence}, **tx.joined(agent))
     tx.overlay.take_lease(lead_lease(tx.work, fence), agent, lease, fence)
     return fence
+
+
+@command("orchestrate", open=False, archived=True)
+def decide_stay(tx: WorkTransaction, agent: str, lease: float) -> None:
+    """The leader leads for so many seconds more; with 0, somebody else may lead at once."""
+    fence = tx.act.lead
+    if fence is None:
+        raise BadInput("only the leader of a work stays in the lead: take it with work.lead(…)")
+    check_leads(tx.info, agent, fence)
+    tx.overlay.take_lease(lead_lease(tx.work, fence), agent, lease, fence)
 
 
 def lead_lease(work: str, fence: int) -> str:

@@ -19,10 +19,10 @@ from msgspec.structs import astuple, replace
 from ..access.commands import Denial, need, refuse
 from ..access.rights import OWNER, rights_of
 from ..engines.contract import Lease
-from ..errors import BadInput, Conflict, Denied, Fenced, NotFound, TooLarge
+from ..errors import BadInput, Conflict, Denied, NotFound, TooLarge
 from ..ledger.events import Event, draft
 from ..ledger.overlay import Overlay
-from .info import info_of, may_know, no_work, read_info
+from .info import check_leads, info_of, may_know, no_work, read_info
 from .kinds import CHANGED, LED
 from .reading import Reading, lease_name, may_see_record, no_record
 from .tasks import PLACE, Task, check_moves, placed, returned, waiting_less
@@ -105,11 +105,14 @@ class WorkTransaction(Reading):
             )
 
     def need_lead(self) -> None:
-        """Raises Fenced if the actor acts as the leader and no longer is."""
+        """Raises Fenced if the actor acts as the leader and is not, or no longer."""
         fence = self.act.lead
-        if fence is not None and fence != self.info.led:
-            now = "nobody has" if self.info.leader is None else f"{self.info.leader!r} has taken over"
-            raise Fenced(f"{self._leader_under(fence)!r} no longer leads {self.info.name!r}: {now}")
+        if fence is None:
+            return
+        if fence != self.info.led:
+            check_leads(self.info, self._leader_under(fence), fence)
+        if self.act.actor != OWNER:  # who acts for any leader
+            check_leads(self.info, self.act.actor, fence)
 
     def _leader_under(self, fence: int) -> str:
         """Who took the lead of this work under a fence, which may not be who acts: it may act by the owner's hand."""
