@@ -15,7 +15,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ..access.rights import OWNER
 from ..book import Book
-from ..errors import BadInput, CommonplaceError, Denied, NotFound, StorageFailed, shown
+from ..errors import BadInput, CommonplaceError, Conflict, Denied, NotFound, StorageFailed, shown
+from ..ledger.events import Event
 from ..participant import Participant, acting_within, begin_look, looking
 from ..recall.book_index import INSTALLED
 from ..registry import call, every_verb, not_served
@@ -89,15 +90,31 @@ def call_for(book: Book, caller: Caller, verb: Verb, read: Read) -> Any:
     if verb.path == ("access", "redacted"):
         given["events"] = [me.event(id) for id in _few_ids(given.get("events"))]
     claimed = book.ledger.event(given["_event"]) if "_event" in given else None
-    if claimed is None:
-        if verb.path == ("access", "look_as"):
-            return begin_look(me, given["actor"])
-        return call(me, verb, given, caller.lead)
-    # The call was made before, by an earlier process of this server: it is answered as then.
+    if claimed is not None:
+        return _claimed_before(me, verb, given, claimed, caller.lead)
+    if verb.path == ("access", "look_as"):
+        return begin_look(me, given["actor"])
+    return call(me, verb, given, caller.lead)
+
+
+def _claimed_before(
+    me: Participant, verb: Verb, given: Mapping[str, Any], claimed: Event, lead: int | None
+) -> Any:
+    """A claim that an earlier process of this server has made: it is answered as then. Raises Conflict if it was asked
+    for something else."""
+    asked = {name: value for name, value in given.items() if name != "_event"}
+    task = claimed.payload["task_id"]
+    work = me.works.containing(task)
     if verb.name == "next":
-        call(me, verb, {name: value for name, value in given.items() if name != "_event"})
-    task_id = claimed.payload["task_id"]
-    return me.works.containing(task_id).reopen_claim(task_id, claimed.position)
+        other = work.task(asked["task"]).info().status == "in_progress"  # and not what was completed then
+    else:
+        made = {"work": work.id, "task": task, "agent": claimed.actor}
+        other = any(asked.get(name) not in (None, value) for name, value in made.items())
+    if other:
+        raise Conflict("this key was used for another claim: choose a new one for each")
+    if verb.name == "next":
+        call(me, verb, asked, lead)
+    return work.reopen_claim(task, claimed.position)
 
 
 class WrittenFile(NamedTuple):

@@ -47,7 +47,7 @@ from ...telemetry import answering_http
 from ...verbs import Verb
 from ..network import Caller, WrittenFile, call_for, call_reading, call_writing, served, verb_named
 from .admission import Admission, Authenticate, Gate, token_of
-from .limits import FairThreads, Rate, Repeats, ServerLimits, Slots
+from .limits import FairThreads, Rate, ServerLimits, Slots
 from .messages import (
     FileResponse,
     Rendered,
@@ -61,6 +61,7 @@ from .messages import (
     problem,
     rendered,
 )
+from .repeats import Repeats
 from .request_log import LogLine, field
 from .sessions import McpSessions
 from .streams import EventStreamResponse, EventStreams, StreamRequest, position_of
@@ -76,6 +77,12 @@ LISTEN = "subscriptions/listen"
 """The method of MCP whose answer is a stream."""
 READINGS = 20.0
 """How often a second one address may ask whether the server is ready: it needs no token, and reads the book."""
+
+SAYING_WHAT = (
+    "accept", "content-type", "if-match", "commonplace-actor", "commonplace-scope", "commonplace-reads",
+    "commonplace-run", "commonplace-lead", "commonplace-look", "commonplace-file",
+)  # fmt: skip
+"""The headers that say what a call is about, or who makes it."""
 
 T = TypeVar("T")
 Arguments = dict[str, Any]
@@ -107,10 +114,9 @@ class BookServer:
         self._sessions = McpSessions(limits.sessions_each)
         self._bodies = Slots("bytes of bodies", limits.bodies, limits.bodies_each)
         self._files = Slots("files", limits.files, limits.files_each)
-        self._repeats, self._readings = Repeats(), Rate(READINGS, "from this address")
+        self._repeats, self._readings = Repeats[Rendered](), Rate(READINGS, "from this address")
         self._lifespan = lifespan
-        self.instance = uuid4().hex
-        """Tells this process apart from an earlier one: what it remembers of calls ends with it."""
+        self._process, self._began = uuid4().hex, monotonic()
         self.ends_at: float | None = None
         """When long calls are given up, because the server is to end."""
         self._mounted = dict(mounted or {})
@@ -128,6 +134,12 @@ class BookServer:
             lifespan=self._living,
             exception_handlers={HTTPException: self._no_route},
         )
+
+    @property
+    def instance(self) -> str:
+        """This process, and its time in milliseconds: what it remembers of calls ends with it. A client that sends a
+        call again says the last one that it had heard of before it sent the call first."""
+        return f"{self._process}.{(monotonic() - self._began) * 1000:.0f}"
 
     @property
     def closing(self) -> asyncio.Event:
@@ -348,14 +360,14 @@ class BookServer:
             answer = await self._in_thread(admission, partial(answers, call))
             return answer.response(request.headers.get("if-none-match", ""))
 
-    def _answer(self, call: VerbCall, more: Mapping[str, Any] | None = None) -> Rendered:
-        """What a verb answers; `more` are arguments that the request's headers have said."""
+    def _answer(self, call: VerbCall, said: Arguments | None = None) -> Rendered:
+        """What a verb answers; `said` are arguments that come from the request's headers."""
         caller, verb = call.admission.caller, call.verb
         as_of: int | None = None
 
         def read() -> Arguments:
             nonlocal as_of
-            given = {**(more or {}), **self._arguments(call)}
+            given = _with_headers(self._arguments(call), said or {})
             if verb.reads:  # before it is read: what is written meanwhile is newer than the tag
                 as_of = self.book.ledger.position(given.get("at"))
             return given
@@ -401,14 +413,14 @@ class BookServer:
 
     async def _written(self, call: VerbCall) -> Rendered:
         """The answer of a verb that writes, on the conditions that the headers name."""
-        more: Arguments = {}
         tag, key = call.request.headers.get("if-match"), call.request.headers.get("idempotency-key")
+        said: Arguments = {}
         if tag is not None:
             if "if_position" not in {parameter.name for parameter in call.verb.parameters}:
                 raise BadInput(f"{call.path} has no version to compare: leave If-Match out")
-            more["if_position"] = position_in(tag)
+            said["if_position"] = position_in(tag)
         own_id = {} if key is None else _own_id(call, key)
-        make = partial(self._in_thread, call.admission, partial(self._answer, call, {**own_id, **more}))
+        make = partial(self._in_thread, call.admission, partial(self._answer, call, said | own_id))
         try:
             return await (make() if key is None else self._once(call, key, make, has_id=bool(own_id)))
         except Stale as stale:
@@ -422,15 +434,18 @@ class BookServer:
         """What has an id of its own is made once for ever, because its id comes from the key. Other calls are made once
         as long as this process remembers them; one that may have reached an earlier process has an unknown outcome."""
         sent_to = call.request.headers.get("commonplace-sent-to")
-        if sent_to not in (None, self.instance) and not has_id:
-            raise OutcomeUnknown((), "the server was started anew after the call was sent")
-        again = sent_to is not None and not has_id
-        answer = await self._repeats.once(
-            call.admission.token, (call.who, key), call.digest, make, again=again
-        )
+        sent_after = None if sent_to is None or has_id else self._time_of(sent_to)
+        answer = await self._repeats.once(call.admission.token, key, call.digest, make, sent_after=sent_after)
         if answer is None:
             raise Conflict("this Idempotency-Key was used for another call: choose a new one for each")
         return answer
+
+    def _time_of(self, instance: str) -> float:
+        """When this process has told a client so. Raises OutcomeUnknown for an earlier process."""
+        process, _, told = instance.partition(".")
+        if process != self._process or not (told.isascii() and told.isdigit() and len(told) < 16):
+            raise OutcomeUnknown((), "the server was started anew after the call was sent")
+        return self._began + int(told) / 1000
 
     # the change feed
 
@@ -538,14 +553,9 @@ class VerbCall(NamedTuple):
         return ".".join(self.verb.path)
 
     @property
-    def who(self) -> str:
-        """Whose idempotency keys it uses."""
-        return f"{self.admission.token} {self.admission.caller}"
-
-    @property
     def digest(self) -> bytes:
         """Of what was asked for, which is the same when the call is sent again."""
-        headers = [self.request.headers.get(name) for name in ("accept", "if-match", "commonplace-file")]
+        headers = [self.request.headers.get(name) for name in SAYING_WHAT]
         asked = f"{self.path} {self.request.url.query} {headers}\n"
         return sha256(asked.encode() + (b"" if self.body is None else self.body.digest)).digest()
 
@@ -573,8 +583,18 @@ def _own_id(call: VerbCall, key: str) -> Arguments:
     if not 1 <= len(key) <= 200:
         raise BadInput("Idempotency-Key has 1 to 200 characters")
     name = "id" if call.verb.facts.own_id else "_event" if "_event" in call.verb.inner else ""
-    id = str(uuid5(UUID(int=0), sha256(f"{call.who}\n{call.path}\n{key}".encode()).hexdigest()))
+    id = str(uuid5(UUID(int=0), sha256(f"{call.admission.token}\n{call.path}\n{key}".encode()).hexdigest()))
     return {name: id} if name else {}
+
+
+def _with_headers(given: Arguments, said: Arguments) -> Arguments:
+    """Arguments, and what the headers of their request have said. Raises BadInput for a version that both name."""
+    for name, value in said.items():
+        if given.get(name) is None:
+            given[name] = value
+        elif name == "if_position":
+            raise BadInput("If-Match and if_position both name a version: give one of them")
+    return given
 
 
 def _watched(request: Request) -> Verb:

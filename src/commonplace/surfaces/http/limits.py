@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from ...errors import BadInput, BookClosed, CommonplaceError, OutcomeUnknown, TooManyRequests, shown
+from ...errors import BadInput, BookClosed, TooManyRequests, shown
 from ...ledger.encoding import convert
 
-
-class HasContent(Protocol):
-    """An answer that can be sent again."""
-
-    @property
-    def content(self) -> bytes: ...
-
-
 T = TypeVar("T")
-R = TypeVar("R", bound=HasContent)
 
 
 class ServerLimits(msgspec.Struct, frozen=True):
@@ -214,113 +205,3 @@ class FairThreads:
                 if not turn.done():
                     self._begin(client)
                     turn.set_result(None)
-
-
-class Repeats:
-    """The answers of the last calls by their idempotency keys, so that a call that is sent again is made once, as long
-    as its answer is remembered. A call that is still under way is waited for. Each client has its own room: one that
-    makes many calls, or large answers, makes the server forget calls of its own."""
-
-    def __init__(self, most: int = 5_000, most_bytes: int = 16 << 20, seconds: float = 600.0) -> None:
-        self._most, self._most_bytes, self._seconds = most, most_bytes, seconds
-        self._clients: OrderedDict[str, _Remembered] = OrderedDict()
-
-    async def once(
-        self,
-        client: str,
-        key: tuple[str, str],
-        digest: bytes,
-        call: Callable[[], Awaitable[R]],
-        *,
-        again: bool = False,
-    ) -> R | None:
-        """The answer of the first call of a client with this key; None if the first one was another call, which
-        `digest` tells. `again` says that the client has sent it before. Raises OutcomeUnknown if that may have been one
-        which was forgotten."""
-        self._forget_clients()
-        remembered = self._clients.setdefault(client, _Remembered())
-        self._clients.move_to_end(client)
-        known = remembered.calls.get(key)
-        if known is None:
-            if again and monotonic() - remembered.forgotten_until < self._seconds:
-                raise OutcomeUnknown((), "so many calls came since that its answer is no longer known")
-            known = _MadeCall(digest, monotonic(), asyncio.ensure_future(_outcome(call)))
-            remembered.calls[key] = known
-            self._forget(remembered)
-        elif known.digest != digest:
-            return None
-        outcome: R | _Failure = await asyncio.shield(known.answer)
-        if isinstance(outcome, _Failure):
-            error = outcome.taken()
-            # What was refused may be asked for again, because nothing was done. What is unknown stays so.
-            refused = isinstance(error, CommonplaceError) and not isinstance(error, OutcomeUnknown)
-            if refused and remembered.calls.get(key) is known:
-                del remembered.calls[key]
-            raise error
-        if known.size == 0:
-            known.size = len(outcome.content)
-            remembered.bytes += known.size
-            self._forget(remembered)
-        return outcome
-
-    def _forget(self, remembered: _Remembered) -> None:
-        old, calls = monotonic() - self._seconds, remembered.calls
-        while calls and (
-            len(calls) > self._most
-            or remembered.bytes > self._most_bytes
-            or next(iter(calls.values())).made < old
-        ):
-            _, forgotten = calls.popitem(last=False)
-            remembered.bytes -= forgotten.size
-            remembered.forgotten_until = max(remembered.forgotten_until, forgotten.made)
-
-    def _forget_clients(self) -> None:
-        """Of a client that has been quiet for so long that nothing of it counts any more, nothing is kept."""
-        old = monotonic() - self._seconds
-        while self._clients:
-            client, remembered = next(iter(self._clients.items()))
-            last = next(reversed(remembered.calls.values()), None)
-            if last is not None and (last.made >= old or not last.answer.done()):
-                return
-            if last is None and remembered.forgotten_until >= old:
-                return
-            del self._clients[client]
-
-
-class _Failure:
-    """The error that a call has ended with. Only its first caller gets it with its traceback, which holds what the call
-    was about: a large body, for example."""
-
-    def __init__(self, error: Exception) -> None:
-        self._error = error
-
-    def taken(self) -> Exception:
-        error = self._error
-        self._error = type(error).__new__(type(error))
-        self._error.args = error.args
-        vars(self._error).update(vars(error))
-        return error
-
-
-async def _outcome(call: Callable[[], Awaitable[R]]) -> R | _Failure:
-    try:
-        return await call()
-    except Exception as error:  # noqa: BLE001  `once` raises it
-        return _Failure(error)
-
-
-class _MadeCall:
-    """A call that was made, and its answer."""
-
-    def __init__(self, digest: bytes, made: float, answer: asyncio.Future[Any]) -> None:
-        self.digest, self.made, self.answer, self.size = digest, made, answer, 0
-
-
-class _Remembered:
-    """The calls of one client that are remembered."""
-
-    def __init__(self) -> None:
-        self.calls: OrderedDict[tuple[str, str], _MadeCall] = OrderedDict()
-        self.bytes = 0
-        self.forgotten_until = float("-inf")
-        """When the newest forgotten call was made."""

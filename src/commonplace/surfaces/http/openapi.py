@@ -62,8 +62,8 @@ CONDITIONS = {
         "The same key with the same call is done once.", {"type": "string", "minLength": 1, "maxLength": 200}
     ),
     "Commonplace-Sent-To": (
-        "The Commonplace-Instance that the call may have reached before. If what came of it is no longer known, the "
-        "answer is 504, and the call is not done again.",
+        "For a call that is sent again: the Commonplace-Instance of the last answer before it was sent first. If what "
+        "came of it is no longer known, the answer is 504, and the call is not done again.",
         {"type": "string"},
     ),
     "If-Match": ("The ETag of the version that is to be changed; without it any version is.", TAG),
@@ -73,7 +73,7 @@ CONDITIONS = {
 }  # fmt: skip
 OF_EVERY_ANSWER = {
     "X-Request-Id": "The id of the request in the log.",
-    "Commonplace-Instance": "Which process of the server has answered.",
+    "Commonplace-Instance": "Which process of the server has answered, and when.",
 }
 
 CONTENT_OF_FILE: dict[str, Any] = {"type": "string", "format": "binary"}
