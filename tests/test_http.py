@@ -12,6 +12,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPConnection
@@ -996,6 +997,17 @@ def test_health_and_readiness_need_no_token(book: Book, api: Api) -> None:
     assert anybody("GET", "/healthz").status == 200
     closed = anybody("GET", "/readyz")
     assert (closed.status, closed.body["code"]) == (503, "closed")
+
+
+@pytest.mark.spec("7.4")
+def test_a_server_whose_threads_all_wait_for_the_book_is_ready(tmp_path: Path) -> None:
+    with commonplace.open(tmp_path / "team.db") as book, limited(book, threads=1, threads_each=1) as (_, api):
+        calls = ThreadPoolExecutor(2)
+        with book.ledger.store.begin():  # somebody else writes
+            waiting = [calls.submit(api, "POST", "/v1/record", {"kind": "agent.spoke"}) for _ in range(2)]
+            assert api.with_token(None)("GET", "/readyz").body == {"status": "ready"}
+            assert not any(each.done() for each in waiting)
+        assert [each.result().status for each in waiting] == [200, 200]
 
 
 @pytest.mark.spec("7.4")

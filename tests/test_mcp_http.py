@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -102,6 +103,11 @@ def test_a_token_for_some_verbs_offers_the_tools_that_are_made_of_them(book: Boo
                     await client.read_resource(uri)
             with pytest.raises(MCPError, match="does not allow"):
                 await client.get_prompt("brief_me", {})
+            templates = (await client.list_resource_templates()).resource_templates
+            assert [each.uri_template for each in templates] == [
+                "memory://item/{id}", "memory://key/{key}", "memory://tag/{tag}",
+            ]  # fmt: skip
+            assert (await client.list_prompts()).prompts == []
             keys = ResourceTemplateReference(uri="memory://key/{key}", type="ref/resource")
             assert (await client.complete(keys, {"name": "key", "value": ""})).completion.values == [
                 "db.port"
@@ -275,6 +281,41 @@ def test_a_subscriber_hears_of_what_another_writes(book: Book, server: Served, m
                         await envelope(owner, "memory_write", **write)
                         assert await anext(events) == ResourceUpdated(uri)
                 assert "5433" in (await ada.read_resource(uri)).contents[0].text  # type: ignore[union-attr]
+
+    story(play)
+
+
+@pytest.mark.filterwarnings("ignore:resources/")
+def test_a_token_follows_a_bounded_number_of_addresses_with_one_thread(
+    book: Book, server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commonplace.surfaces.mcp.feed.MOST_ADDRESSES", 20)
+    token = book.access.tokens.create("ada").secret
+
+    def followers() -> int:
+        return sum("AnyIO" in thread.name for thread in threading.enumerate())
+
+    async def play() -> None:
+        before = followers()
+        async with AsyncExitStack() as opened:
+            for spaces in range(1, 6):  # however the header is written, it is the same token
+                client = await opened.enter_async_context(
+                    connected(server, f"{' ' * spaces}{token}", mode="legacy")
+                )
+                for number in range(20):
+                    await client.subscribe_resource(f"memory://key/{number}")
+                    await client.subscribe_resource(f"memory://key/{number}")
+                with pytest.raises(MCPError, match="20 addresses"):
+                    await client.subscribe_resource("memory://key/20")
+                await client.unsubscribe_resource("memory://key/0")
+                await client.subscribe_resource("memory://key/20")
+                with pytest.raises(MCPError, match="4,000 characters"):
+                    await client.subscribe_resource(f"memory://key/{'k' * 4_000}")
+            assert followers() == before + 1
+        async with connected(server, token, mode="auto") as client:
+            with pytest.raises(MCPError, match="20 addresses"):
+                async with client.listen(resource_subscriptions=[f"memory://key/{n}" for n in range(21)]):
+                    pytest.fail("they are too many")
 
     story(play)
 

@@ -64,6 +64,10 @@ def ask(
     return answer.status, json.loads(answer.read() or b"null")
 
 
+def ask_head(server: ServeProcess) -> int:
+    return int(call(server.port, server.token, "GET", "/v1/head")[1]["head"])
+
+
 # beginning and ending
 
 
@@ -121,6 +125,37 @@ def test_a_server_that_is_ended_finishes_what_is_being_written(place: str, tmp_p
         assert "Traceback" not in log
         assert "server=ended" in log
         assert server.token not in log
+
+
+@pytest.mark.spec("7.3", "7.4", "L2")
+def test_a_tool_that_is_under_way_is_answered_before_the_server_ends(place: str, tmp_path: Path) -> None:
+    """Also one of a session, whose answer is a stream of events."""
+    items = [{"text": f"Locker {number} holds the tools of hall {number * 7}"} for number in range(3_000)]
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    accept = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    answers = list[str]()
+    with ServeProcess(place, tmp_path / "server", "--tools", "memory") as server:
+
+        def message(method: str, params: Any, session: str = "") -> tuple[str, str]:
+            with closing(HTTPConnection("127.0.0.1", server.port, timeout=LONG)) as http:
+                headers = {**accept, "Authorization": f"Bearer {server.token}"}
+                headers |= {"Mcp-Session-Id": session} if session else {}
+                body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                http.request("POST", "/mcp", json.dumps(body), headers)
+                answer = http.getresponse()
+                return answer.headers["Mcp-Session-Id"], answer.read().decode()
+
+        session, _ = message("initialize", about)
+        tool = {"name": "memory_add_many", "arguments": {"items": items}}
+        calling = threading.Thread(target=lambda: answers.append(message("tools/call", tool, session)[1]))
+        calling.start()
+        while ask_head(server) == 0:  # until a part of it is written
+            time.sleep(0.01)
+        assert server.end() == 0
+        calling.join(LONG)
+    assert '"isError":false' in answers[0]
+    with commonplace.open(place) as book:
+        assert len(book.memory.list(limit=None)) == len(items)
 
 
 @pytest.mark.spec("7.4")

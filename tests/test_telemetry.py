@@ -33,6 +33,7 @@ from commonplace import Book, CommonplaceError, Denied
 from commonplace.registry import HANDLES, every_verb
 from commonplace.state.policy import Policy, Start
 from commonplace.state.requests import Open
+from commonplace.surfaces.mcp.host import OneClient
 from commonplace.surfaces.mcp.server import build_server
 from commonplace.surfaces.tools import Tools
 from commonplace.telemetry import CAPTURE, OPERATIONS
@@ -411,7 +412,7 @@ def test_mcp_tools_prompts_and_resources(seen: Seen, book: Book) -> None:
     me = book.as_actor("ada")
 
     async def play() -> None:
-        async with Client(build_server(lambda _context: me)) as client:
+        async with Client(build_server(OneClient(me))) as client:
             with trace.get_tracer("app").start_as_current_span("turn") as outer:
                 sent: dict[str, Any] = {}
                 inject(sent)

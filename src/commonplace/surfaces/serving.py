@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .http.app import BookServer
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+MCP = "/mcp"
 OTHER_FILES = 128
 """How many files a server has open that are no connections, at most."""
 
@@ -119,24 +120,21 @@ def book_server(book: Book, token: str, *, groups: Sequence[str] = (), **how: An
     """A server of a book with MCP at /mcp, as the actor of each request's token. `token` is the owner's for as long as
     it runs. `groups` are groups of further tools."""
     from mcp.server.transport_security import TransportSecuritySettings
+    from sse_starlette.sse import AppStatus
 
     from .http.app import BookServer
     from .mcp.server import build_server
 
-    server: BookServer
-    tools = build_server(
-        lambda context: server.participant_of(context.request),  # type: ignore[arg-type]
-        groups=groups,
-        allows=lambda context: server.allowed_of(context.request),  # type: ignore[arg-type]
-        run=lambda context, call: server.run_for(context.request, call),
-    )
-    # Host and Origin are checked in front of it.
+    server = BookServer(book, Admitting(book, token).admit, **how)
+    tools = build_server(server.mcp, groups=groups)
+    # Host, Origin and the size of a body are checked in front of it, and streams that only listen are ended there: what
+    # answers a call goes on until it has.
+    AppStatus.disable_automatic_graceful_drain()  # type: ignore[no-untyped-call]
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    mounted = tools.streamable_http_app(streamable_http_path="/mcp", transport_security=security)
-    lifespan = tools.session_manager.run
-    server = BookServer(
-        book, Admitting(book, token).admit, mounted={"/mcp": mounted}, lifespan=lifespan, **how
+    app = tools.streamable_http_app(
+        streamable_http_path=MCP, transport_security=security, max_request_body_size=server.limits.body
     )
+    server.mount(MCP, app, tools.session_manager.run)
     return server
 
 

@@ -46,6 +46,7 @@ def mcp(
         import anyio
         from mcp.server.stdio import stdio_server
 
+        from .mcp.host import OneClient
         from .mcp.server import build_server
     except ModuleNotFoundError as missing:
         raise MissingExtra(
@@ -54,7 +55,7 @@ def mcp(
     export_as_configured()
     book = shell.open(mirrored=True)
     me = acting(book, shell.actor, run, shell.scope)
-    server = build_server(lambda _context: me, groups=tools.split(",") if tools else (), compat=compat)
+    server = build_server(OneClient(me), groups=tools.split(",") if tools else (), compat=compat)
 
     gc.freeze()
     gc.enable()

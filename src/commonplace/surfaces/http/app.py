@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from hashlib import sha256
 from time import monotonic
@@ -91,8 +91,7 @@ Handler = Callable[[Request, Admission], Awaitable[Response]]
 
 class BookServer:
     """Serves one book. `authenticate` answers who has a token, or raises Unauthorized. `hosts` and `origins` are those
-    that a request may name, besides this host itself. `mounted` are applications at other addresses, behind the same
-    checks; they ask `participant_of` who calls."""
+    that a request may name, besides this host itself."""
 
     def __init__(
         self,
@@ -102,8 +101,6 @@ class BookServer:
         limits: ServerLimits = ServerLimits(),
         hosts: tuple[str, ...] = LOCAL,
         origins: tuple[str, ...] = (),
-        mounted: Mapping[str, Any] | None = None,
-        lifespan: Callable[[], Any] | None = None,
     ) -> None:
         self.book, self.limits = book, limits
         self._threads = FairThreads(limits.threads, limits.threads_each)
@@ -115,11 +112,12 @@ class BookServer:
         self._bodies = Slots("bytes of bodies", limits.bodies, limits.bodies_each)
         self._files = Slots("files", limits.files, limits.files_each)
         self._repeats, self._readings = Repeats[Rendered](), Rate(READINGS, "from this address")
-        self._lifespan = lifespan
         self._process, self._began = uuid4().hex, monotonic()
         self.ends_at: float | None = None
         """When long calls are given up, because the server is to end."""
-        self._mounted = dict(mounted or {})
+        self.mcp = McpHost(book, self._gate, self._threads, self.go_on)
+        self._mounted = dict[str, Any]()
+        self._lifespans = list[Callable[[], Any]]()
         self.app = Starlette(
             routes=[
                 Route("/healthz", self._health),
@@ -134,6 +132,12 @@ class BookServer:
             lifespan=self._living,
             exception_handlers={HTTPException: self._no_route},
         )
+
+    def mount(self, path: str, app: Any, lifespan: Callable[[], Any]) -> None:
+        """Serve another application at an address, behind the same checks. `lifespan` answers the context that it runs
+        in."""
+        self._mounted[path] = app
+        self._lifespans.append(lifespan)
 
     @property
     def instance(self) -> str:
@@ -175,16 +179,17 @@ class BookServer:
 
     @asynccontextmanager
     async def _living(self, _app: Starlette) -> AsyncIterator[None]:
-        try:
-            if self._lifespan is None:
-                yield
-            else:
-                async with self._lifespan():
-                    yield
-        finally:
-            self.closing.set()
-            self._gate.finish()
-            self._threads.finish()  # what is being written
+        async with AsyncExitStack() as running:
+            running.push_async_callback(self._finish)
+            for lifespan in self._lifespans:
+                await running.enter_async_context(lifespan())
+            yield
+
+    async def _finish(self) -> None:
+        """Finish what is being written. It may tell its progress meanwhile, so the loop goes on."""
+        self.closing.set()
+        for threads in (self._gate, self._threads):
+            await asyncio.to_thread(threads.finish)
 
     # one request
 
@@ -320,18 +325,6 @@ class BookServer:
                 served.cancel()
                 ends.cancel()
 
-    def participant_of(self, request: Request) -> Participant:
-        """Who makes a request to a mounted application, as its token is now. Raises Unauthorized and Denied."""
-        return self._gate.again(request).caller.participant(self.book)
-
-    async def run_for(self, request: Request, call: Callable[[], T]) -> T:
-        """Run a call of such a request on a thread. Clients take turns, as everywhere."""
-        return await self._threads.run(request.state.client, call)
-
-    def allowed_of(self, request: Request) -> Callable[[str], bool]:
-        """Which verbs the token of such a request allows, by their paths. Raises Unauthorized."""
-        return self._gate.again(request).allows
-
     # verbs
 
     async def _verb(self, request: Request, admission: Admission) -> Response:
@@ -385,10 +378,11 @@ class BookServer:
         """The arguments of a call. Long ones, which tell their progress, are given up when the server has to end."""
         given = call.arguments()
         if any(parameter.name == "progress" for parameter in call.verb.parameters):
-            given["progress"] = self._go_on
+            given["progress"] = self.go_on
         return given
 
-    def _go_on(self, _done: int, _total: int) -> None:
+    def go_on(self, _done: int, _total: int) -> None:
+        """Called between two parts of a long call. Raises BookClosed when the server has to end."""
         if self.ends_at is not None and monotonic() > self.ends_at:
             raise BookClosed("the server is shutting down: only a part was done; do it again when it is back")
 
@@ -487,7 +481,7 @@ class BookServer:
             self._readings.take(request.client.host if request.client else "")
             if self.closing.is_set():
                 raise BookClosed("the server is shutting down")
-            await self._threads.run("readiness", lambda: self.book.head)
+            await self._gate.look_up("readiness", lambda: self.book.head)
         except TooManyRequests as error:
             return problem(error, LogLine(request).id)
         except (EngineUnavailable, BookClosed) as error:
@@ -527,6 +521,31 @@ class BookServer:
         """The last position, for a caller that may act as it asks to."""
         caller.participant(self.book)
         return self.book.head
+
+
+class McpHost:
+    """The server, as the MCP server that is mounted in it asks: about requests that were let in before."""
+
+    remote = True
+
+    def __init__(
+        self, book: Book, gate: Gate, threads: FairThreads, go_on: Callable[[int, int], None]
+    ) -> None:
+        self._book, self._gate, self._threads, self.go_on = book, gate, threads, go_on
+
+    def participant(self, ctx: Any) -> Participant:
+        """Who makes a request, as its token is now. Raises Unauthorized and Denied."""
+        return self._gate.again(ctx.request).caller.participant(self._book)
+
+    def client(self, ctx: Any) -> str:
+        return str(ctx.request.state.client)
+
+    def allows(self, ctx: Any) -> Callable[[str], bool]:
+        return self._gate.again(ctx.request).allows
+
+    async def run(self, ctx: Any, call: Callable[[], T]) -> T:
+        """On a thread; clients take turns, as everywhere."""
+        return await self._threads.run(self.client(ctx), call)
 
 
 class Body(NamedTuple):

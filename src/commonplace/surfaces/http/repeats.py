@@ -27,7 +27,7 @@ class Repeats(Generic[R]):
 
     def __init__(self, most: int = 5_000, most_bytes: int = 16 << 20, seconds: float = 600.0) -> None:
         self._most, self._most_bytes, self._seconds = most, most_bytes, seconds
-        self._clients: OrderedDict[str, _Calls[R]] = OrderedDict()
+        self._clients: OrderedDict[str, _CallsOfClient[R]] = OrderedDict()
         self._forgotten_at = float("-inf")
         """When the newest call was begun of those of clients of which nothing is kept."""
 
@@ -45,13 +45,13 @@ class Repeats(Generic[R]):
         Raises OutcomeUnknown if it may be one that was forgotten, or if it has failed without a word of what it did."""
         now = monotonic()
         self._forget_clients(now)
-        calls = self._clients.setdefault(client, _Calls(self._forgotten_at))
+        calls = self._clients.setdefault(client, _CallsOfClient(self._forgotten_at))
         self._clients.move_to_end(client)
         call = calls.known.get(key)
         if call is None:
             if sent_after is not None and sent_after <= calls.forgotten_at:
                 raise OutcomeUnknown((), "so much was answered since that what came of it is forgotten")
-            call = calls.known[key] = _Call(digest, now)
+            call = calls.known[key] = _MadeCall(digest, now)
             call.task = asyncio.ensure_future(self._made(calls, key, call, make))
             call.task.add_done_callback(_noticed)
             self._forget(calls, now)
@@ -59,7 +59,9 @@ class Repeats(Generic[R]):
             return None
         return await call.outcome()
 
-    async def _made(self, calls: _Calls[R], key: str, call: _Call[R], make: Callable[[], Awaitable[R]]) -> R:
+    async def _made(
+        self, calls: _CallsOfClient[R], key: str, call: _MadeCall[R], make: Callable[[], Awaitable[R]]
+    ) -> R:
         try:
             call.answer = await make()
         except OutcomeUnknown as error:
@@ -77,7 +79,7 @@ class Repeats(Generic[R]):
         self._forget(calls, monotonic())
         return call.answer
 
-    def _forget(self, calls: _Calls[R], now: float) -> None:
+    def _forget(self, calls: _CallsOfClient[R], now: float) -> None:
         """Forget the oldest calls of a client, as many as there is no room or time for."""
         count, size, old = len(calls.known), calls.bytes, list[str]()
         for key, call in calls.known.items():
@@ -101,17 +103,17 @@ class Repeats(Generic[R]):
             self._forgotten_at = max(self._forgotten_at, calls.forgotten_at)
 
 
-class _Calls(Generic[R]):
+class _CallsOfClient(Generic[R]):
     """The calls of one client that are remembered, the oldest first."""
 
     def __init__(self, forgotten_at: float) -> None:
-        self.known: OrderedDict[str, _Call[R]] = OrderedDict()
+        self.known: OrderedDict[str, _MadeCall[R]] = OrderedDict()
         self.bytes = 0
         self.forgotten_at = forgotten_at
         """When the newest of its calls was begun that are forgotten."""
 
 
-class _Call(Generic[R]):
+class _MadeCall(Generic[R]):
     """A call that was made, and what came of it: a task while it is under way, then an answer, or what is unknown."""
 
     def __init__(self, digest: bytes, begun: float) -> None:

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import anyio
 import mcp_types as types
 from anyio.abc import TaskGroup
+from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated, ServerEvent
 
-from ...errors import CommonplaceError, TooManyRequests
-from .threads import Request, RunOnThread, protocol_errors
+from ...errors import BadInput, CommonplaceError, TooManyRequests
+from .host import Host, Request, permitted, protocol_errors
 
 if TYPE_CHECKING:
     from ...ledger.events import Event
@@ -29,12 +30,14 @@ log = logging.getLogger("commonplace")
 
 MOST_FEEDS = 16
 """How many parts of a book one token may follow: each takes a thread."""
+MOST_ADDRESSES, LONGEST_ADDRESS = 1_000, 4_000
+"""How many addresses one client may subscribe to, and how many characters each has at most."""
 ROUND = 5.0
 """After how many seconds without news a thread looks whether it is still needed."""
 
 
 class ChangeFeed(InMemorySubscriptionBus):
-    """Tells of the changes that one participant may see: listeners of the bus, and sessions of older clients.
+    """Tells of the changes that one participant may see: listeners of the bus, and clients of the older protocol.
 
     `find` answers the participant, and is asked anew before anything is told: a token that was revoked meanwhile ends
     the feed. `changed` answers the addresses that an event has changed."""
@@ -47,7 +50,7 @@ class ChangeFeed(InMemorySubscriptionBus):
         self.after = 0
         """Where a follower begins: the head before the client hears that it is subscribed, so that nothing is lost."""
         self._needed = threading.Event()
-        self._sessions: dict[str, list[ServerSession]] = {}
+        self._clients: dict[Connection, _Addresses] = {}
         self.listening = ListenHandler(self)
 
     @property
@@ -66,17 +69,24 @@ class ChangeFeed(InMemorySubscriptionBus):
         return end
 
     def add(self, uri: str, session: ServerSession) -> None:
-        """Tell a client of the older protocol when an address changes."""
-        self.remove(uri, session)
-        self._sessions.setdefault(uri, []).append(session)
-        session._connection.exit_stack.callback(self.remove, uri, session)
+        """Tell a client of the older protocol when an address changes. Raises TooManyRequests."""
+        client = session._connection  # a session is made for each request
+        if client not in self._clients:
+            self._clients[client] = _Addresses(session)
+            client.exit_stack.callback(self._leave, client)
+        addresses = self._clients[client].addresses
+        if len(addresses) >= MOST_ADDRESSES and uri not in addresses:
+            raise TooManyRequests(f"{MOST_ADDRESSES:,} addresses are subscribed to: unsubscribe from others")
+        addresses.add(uri)
         self._follow()
 
     def remove(self, uri: str, session: ServerSession) -> None:
-        # A session is made for each request; the connection is the client.
-        others = [each for each in self._sessions.pop(uri, ()) if each._connection is not session._connection]
-        if others:
-            self._sessions[uri] = others
+        if session._connection in self._clients:
+            self._clients[session._connection].addresses.discard(uri)
+        self._rest()
+
+    def _leave(self, client: Connection) -> None:
+        self._clients.pop(client, None)
         self._rest()
 
     def _follow(self) -> None:
@@ -86,7 +96,7 @@ class ChangeFeed(InMemorySubscriptionBus):
             self._group.start_soon(self._run, self._needed, self.after)
 
     def _rest(self) -> None:
-        if not self._listeners and not self._sessions:
+        if not self._listeners and not any(client.addresses for client in self._clients.values()):
             self._needed.clear()
 
     async def _run(self, needed: threading.Event, after: int) -> None:
@@ -97,7 +107,7 @@ class ChangeFeed(InMemorySubscriptionBus):
             )
         except CommonplaceError as error:
             log.warning("a client is told of no more changes: %s", error)
-            self._sessions.clear()
+            self._clients.clear()
             self.listening.close()
         finally:
             needed.clear()
@@ -120,11 +130,19 @@ class ChangeFeed(InMemorySubscriptionBus):
 
     async def _tell(self, uri: str) -> None:
         await self.publish(ResourceUpdated(uri=uri))
-        for session in list(self._sessions.get(uri, ())):
-            try:
-                await session.send_resource_updated(uri)
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError):  # the client has gone
-                self.remove(uri, session)
+        for client, told in list(self._clients.items()):
+            if uri in told.addresses:
+                try:
+                    await told.session.send_resource_updated(uri)
+                except (anyio.BrokenResourceError, anyio.ClosedResourceError):  # the client has gone
+                    self._leave(client)
+
+
+class _Addresses:
+    """The addresses that a client of the older protocol has subscribed to, and the session to tell it by."""
+
+    def __init__(self, session: ServerSession) -> None:
+        self.session, self.addresses = session, set[str]()
 
 
 class Feeds:
@@ -132,48 +150,59 @@ class Feeds:
     address that there is not."""
 
     def __init__(
-        self,
-        find: Callable[[Request], Participant],
-        changed: Callable[[Event], Collection[str]],
-        check: Callable[[str], object],
-        run: RunOnThread,
+        self, host: Host, changed: Callable[[Event], Collection[str]], check: Callable[[str], object]
     ) -> None:
-        self._find, self._changed, self._check, self._on_thread = find, changed, check, run
+        self._host, self._changed, self._check = host, changed, check
         self._feeds: dict[tuple[str, str], ChangeFeed] = {}
 
     async def _of(self, ctx: Request) -> ChangeFeed:
         """The feed of the client that makes a request. One that begins now begins with what is committed after this."""
 
-        def read() -> tuple[tuple[str, str], int]:
-            session = self._find(ctx)._session
-            token = "" if ctx.request is None else ctx.request.headers.get("authorization", "")
-            return (token, repr((session.actor, session.bound, session.run))), session.ledger.head
+        def find() -> Participant:
+            return permitted(self._host, ctx, "watch")
 
-        with protocol_errors():
-            key, head = await self._on_thread(ctx, read)
-            if key not in self._feeds:
-                self._feeds = {name: feed for name, feed in self._feeds.items() if feed.followed}
-                if sum(token == key[0] for token, _ in self._feeds) >= MOST_FEEDS:
-                    raise TooManyRequests(
-                        f"{MOST_FEEDS} actors, scopes and runs are followed with this token"
-                    )
-                self._feeds[key] = ChangeFeed(lambda: self._find(ctx), self._changed, ctx.lifespan_context)
+        def read() -> tuple[tuple[str, str], int]:
+            session = find()._session
+            who = repr((session.actor, session.bound, session.run))
+            return (self._host.client(ctx), who), session.ledger.head
+
+        key, head = await self._host.run(ctx, read)
+        if key not in self._feeds:
+            self._feeds = {name: feed for name, feed in self._feeds.items() if feed.followed}
+            if sum(client == key[0] for client, _ in self._feeds) >= MOST_FEEDS:
+                raise TooManyRequests(f"{MOST_FEEDS} actors, scopes and runs are followed with this token")
+            self._feeds[key] = ChangeFeed(find, self._changed, ctx.lifespan_context)
         feed = self._feeds[key]
         if not feed.followed:
             feed.after = head
         return feed
 
     async def subscribe(self, ctx: Request, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        uri = str(params.uri)
         with protocol_errors():
-            self._check(str(params.uri))
-        (await self._of(ctx)).add(str(params.uri), ctx.session)
+            _check_length(uri)
+            self._check(uri)
+            (await self._of(ctx)).add(uri, ctx.session)
         return types.EmptyResult()
 
     async def unsubscribe(self, ctx: Request, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
-        (await self._of(ctx)).remove(str(params.uri), ctx.session)
+        with protocol_errors():
+            (await self._of(ctx)).remove(str(params.uri), ctx.session)
         return types.EmptyResult()
 
     async def listen(
         self, ctx: Request, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        return await (await self._of(ctx)).listening(ctx, params)
+        uris = params.notifications.resource_subscriptions or ()
+        with protocol_errors():
+            if len(uris) > MOST_ADDRESSES:
+                raise TooManyRequests(f"at most {MOST_ADDRESSES:,} addresses are listened to at once")
+            for uri in uris:
+                _check_length(uri)
+            feed = await self._of(ctx)
+        return await feed.listening(ctx, params)
+
+
+def _check_length(uri: str) -> None:
+    if len(uri) > LONGEST_ADDRESS:
+        raise BadInput(f"an address has at most {LONGEST_ADDRESS:,} characters, and not {len(uri):,}")

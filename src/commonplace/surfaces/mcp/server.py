@@ -1,9 +1,9 @@
 """The MCP server: the catalogue of tools, resources, prompts and completion for the participant of each request.
 
-    server = build_server(lambda _context: book.as_actor("ada"))
+    server = build_server(OneClient(book.as_actor("ada")))
 
-`build_server` is told how to find the participant of a request, so the same server runs over stdio, where the start
-command says who acts, and within an HTTP server, where a token says so.
+The host says who makes a request, so the same server runs over stdio, where the start command says who acts, and within
+an HTTP server, where a token says so.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..tools import answered
 from ..wording import in_shell_words
 from . import prompts, resources
 from .feed import Feeds
-from .threads import Request, RunOnThread, on_any_thread, protocol_errors, with_tasks
+from .host import Host, Request, permitted, protocol_errors, with_tasks
 from .tracing import traced
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("commonplace")
 
 T = TypeVar("T")
-Find = Callable[[Request], "Participant"]
-Allows = Callable[[Request], Callable[[str], bool]]
 
 INSTRUCTIONS = (
     "One memory for a team of agents. Call memory_search before you decide, remember or memory_write when you learned "
@@ -63,49 +61,25 @@ PROGRESS_EVERY = 0.2
 """Seconds between two notifications of progress at least."""
 
 
-def build_server(
-    find: Find,
-    *,
-    groups: Iterable[str] = (),
-    compat: str | None = None,
-    allows: Allows | None = None,
-    run: RunOnThread = on_any_thread,
-) -> Server[Any]:
-    """The server for the participants that `find` finds. `groups` are groups of further tools; with
-    `compat="server-memory"` its tools are those of the reference memory server alone. `allows` answers which verbs the
-    token of a request allows: its clients are elsewhere, and reach no file of this host. `run` runs what a request asks
-    for on a thread."""
+def build_server(host: Host, *, groups: Iterable[str] = (), compat: str | None = None) -> Server[Any]:
+    """The server for a host. `groups` are groups of further tools; with `compat="server-memory"` its tools are those of
+    the reference memory server alone."""
     if compat is not None:
         from .server_memory import compatible
 
-        return compatible(compat, find, run)
-    return _Handlers(find, tuple(groups), allows, run).server()
+        return compatible(compat, host)
+    return _Handlers(host, tuple(groups)).server()
 
 
 class _Handlers:
     """The answers to a client's requests."""
 
-    def __init__(self, find: Find, groups: tuple[str, ...], allows: Allows | None, run: RunOnThread) -> None:
-        self._find, self._run = find, run
-        self._allows: Allows = allows or (lambda _ctx: lambda _verb: True)
-        remote = allows is not None
-        self._chosen: Mapping[str, Offered] = offered(groups, remote=remote)
-        self._table: dict[str, Verb] = table(self._chosen, remote=remote)
+    def __init__(self, host: Host, groups: tuple[str, ...]) -> None:
+        self._host = host
+        self._chosen: Mapping[str, Offered] = offered(groups, remote=host.remote)
+        self._table: dict[str, Verb] = table(self._chosen, remote=host.remote)
         self._tools = {name: self._described(name) for name in self._chosen}
-        self._feeds = Feeds(self._watching, resources.changed, resources.matched, run)
-
-    def _permitted(self, ctx: Request, verbs: str) -> Participant:
-        """Who asks. Raises Denied if the token does not allow each of the verbs."""
-        allows = self._allows(ctx)
-        for verb in verbs.split():
-            if not allows(verb):
-                raise Denied(
-                    f"the token does not allow {verb}: make one that does with `commonplace access create-token`"
-                )
-        return self._find(ctx)
-
-    def _watching(self, ctx: Request) -> Participant:
-        return self._permitted(ctx, "watch")
+        self._feeds = Feeds(host, resources.changed, resources.matched)
 
     def server(self) -> Server[Any]:
         server = Server[Any](
@@ -129,7 +103,7 @@ class _Handlers:
 
     async def _read(self, ctx: Request, read: Callable[[], T]) -> T:
         with protocol_errors():
-            return await self._run(ctx, read)
+            return await self._host.run(ctx, read)
 
     # tools
 
@@ -145,23 +119,23 @@ class _Handlers:
         )
 
     async def list_tools(self, ctx: Request, _params: Any) -> types.ListToolsResult:
-        allows = await self._read(ctx, lambda: self._allows(ctx))
+        allows = await self._read(ctx, lambda: self._host.allows(ctx))
         tools = [tool for name, tool in self._tools.items() if self._chosen[name].allowed(allows)]
         return types.ListToolsResult(tools=tools)
 
     async def call_tool(self, ctx: Request, params: types.CallToolRequestParams) -> types.CallToolResult:
-        name, call = params.name, _Call(ctx, params.name, self._run)
+        name, call = params.name, _Call(ctx, params.name, self._host)
         tool, offer = self._table.get(name), self._chosen.get(name)
         takes = tool is not None and any(each.name == "progress" for each in tool.parameters)
         more = {"progress": call.progress} if takes else {}
 
         def answer() -> dict[str, Any]:
-            me = self._find(ctx)
+            me = self._host.participant(ctx)
             if tool is not None:
                 tell_of_call(me._session, params.arguments)
 
             def find() -> Participant:
-                if offer is not None and not offer.allowed(self._allows(ctx)):
+                if offer is not None and not offer.allowed(self._host.allows(ctx)):
                     raise Denied(f"the token does not allow {name}: tools/list shows what it allows")
                 return me
 
@@ -181,16 +155,20 @@ class _Handlers:
     # resources
 
     async def list_resources(self, ctx: Request, _params: Any) -> types.ListResourcesResult:
-        found = await self._read(ctx, lambda: list(resources.listed(self._find(ctx), self._allows(ctx))))
+        found = await self._read(
+            ctx, lambda: list(resources.listed(self._host.participant(ctx), self._host.allows(ctx)))
+        )
         return types.ListResourcesResult(
             resources=[types.Resource(uri=uri, name=name, mime_type=kind) for uri, name, kind in found]
         )
 
-    async def list_templates(self, _ctx: Request, _params: Any) -> types.ListResourceTemplatesResult:
+    async def list_templates(self, ctx: Request, _params: Any) -> types.ListResourceTemplatesResult:
+        allows = await self._read(ctx, lambda: self._host.allows(ctx))
         return types.ListResourceTemplatesResult(
             resource_templates=[
                 types.ResourceTemplate(uri_template=template, name=template, description=about)
                 for template, about in resources.ABOUT.items()
+                if all(map(allows, resources.VERBS[template].split()))
             ]
         )
 
@@ -199,7 +177,7 @@ class _Handlers:
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
         kind, content = await self._read(
-            ctx, lambda: resources.read(self._permitted(ctx, resources.verbs_of_address(uri)), uri)
+            ctx, lambda: resources.read(permitted(self._host, ctx, resources.verbs_of_address(uri)), uri)
         )
         text = content if isinstance(content, str) else dump(content)
         return types.ReadResourceResult(
@@ -208,7 +186,8 @@ class _Handlers:
 
     # prompts and completion
 
-    async def list_prompts(self, _ctx: Request, _params: Any) -> types.ListPromptsResult:
+    async def list_prompts(self, ctx: Request, _params: Any) -> types.ListPromptsResult:
+        allows = await self._read(ctx, lambda: self._host.allows(ctx))
         return types.ListPromptsResult(
             prompts=[
                 types.Prompt(
@@ -222,6 +201,7 @@ class _Handlers:
                     ],
                 )
                 for name, offer in prompts.PROMPTS.items()
+                if all(map(allows, offer.verbs.split()))
             ]
         )
 
@@ -230,7 +210,7 @@ class _Handlers:
         text = await self._read(
             ctx,
             lambda: prompts.prompt_text(
-                self._permitted(ctx, prompts.offer_of(params.name).verbs), params.name, given
+                permitted(self._host, ctx, prompts.offer_of(params.name).verbs), params.name, given
             ),
         )
         message = types.PromptMessage(role="user", content=types.TextContent(text=text))
@@ -243,7 +223,7 @@ class _Handlers:
         values = await self._read(
             ctx,
             lambda: prompts.completions(
-                self._find(ctx), self._allows(ctx), of, argument.name, argument.value, known
+                self._host.participant(ctx), self._host.allows(ctx), of, argument.name, argument.value, known
             ),
         )
         return types.CompleteResult(completion=types.Completion(values=values))
@@ -253,8 +233,8 @@ class _Call:
     """One call of a tool. It runs on a thread: a client that cancels it gets no answer, and what it was doing may
     still take effect."""
 
-    def __init__(self, ctx: Request, name: str, run: RunOnThread) -> None:
-        self._ctx, self._name, self._run = ctx, name, run
+    def __init__(self, ctx: Request, name: str, host: Host) -> None:
+        self._ctx, self._name, self._host = ctx, name, host
         self._loop = anyio.lowlevel.current_token()
         self._cancelled = False
         self._told = 0.0
@@ -268,13 +248,14 @@ class _Call:
 
         try:
             with protocol_errors():
-                return await self._run(self._ctx, call)
+                return await self._host.run(self._ctx, call)
         except anyio.get_cancelled_exc_class():
             self._cancelled = True
             log.warning("%s was cancelled by the client: it may still take effect", self._name)
             raise
 
     def progress(self, done: int, total: int) -> None:
+        self._host.go_on(done, total)
         now = time.monotonic()
         if not self._cancelled and (done >= total or now - self._told >= PROGRESS_EVERY):
             self._told = now

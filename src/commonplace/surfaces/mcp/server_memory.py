@@ -12,7 +12,7 @@ the observations of both.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
@@ -23,7 +23,7 @@ from ...errors import BadInput, CommonplaceError, Conflict, NotFound, shown
 from ...telemetry import tell_of_call
 from ...version import __version__
 from .feed import Feeds
-from .threads import RunOnThread, protocol_errors, with_tasks
+from .host import Host, protocol_errors, with_tasks
 from .tracing import traced
 
 if TYPE_CHECKING:
@@ -363,10 +363,10 @@ def _is_relation(item: Item) -> bool:
 class _Graphs:
     """The answers to a client's requests."""
 
-    def __init__(self, find: Callable[[Any], Participant], run: RunOnThread) -> None:
-        self._find, self._run = find, run
+    def __init__(self, host: Host) -> None:
+        self._host = host
         self._writing = anyio.Lock()  # what a model asks for at once is done one after the other
-        self._feeds = Feeds(find, _changed, _check_address, run)
+        self._feeds = Feeds(host, _changed, _check_address)
 
     def server(self) -> Server[Any]:
         server = Server[Any](
@@ -384,7 +384,7 @@ class _Graphs:
     async def call_tool(self, ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         def call() -> Any:
             given = _checked(params.name, params.arguments or {})
-            me = self._find(ctx)
+            me = self._host.participant(ctx)
             tell_of_call(me._session, given)
             for left in reversed(range(ATTEMPTS)):
                 try:
@@ -396,7 +396,7 @@ class _Graphs:
 
         try:
             async with self._writing:
-                answer = await self._run(ctx, call)
+                answer = await self._host.run(ctx, call)
         except CommonplaceError as error:
             return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
         tool = TOOLS[params.name]
@@ -421,19 +421,21 @@ class _Graphs:
 
         def read() -> str:
             _check_address(uri)
-            return json.dumps(KnowledgeGraph(self._find(ctx)).read_graph(), indent=2, ensure_ascii=False)
+            return json.dumps(
+                KnowledgeGraph(self._host.participant(ctx)).read_graph(), indent=2, ensure_ascii=False
+            )
 
         with protocol_errors():
-            text = await self._run(ctx, read)
+            text = await self._host.run(ctx, read)
         content = types.TextResourceContents(uri=uri, mime_type="application/json", text=text)
         return types.ReadResourceResult(contents=[content])
 
 
-def compatible(compat: str, find: Callable[[Any], Participant], run: RunOnThread) -> Server[Any]:
+def compatible(compat: str, host: Host) -> Server[Any]:
     """A server with these tools alone."""
     if compat != "server-memory":
         raise BadInput(f"there is no compatibility with {shown(compat)}: server-memory is the one there is")
-    return _Graphs(find, run).server()
+    return _Graphs(host).server()
 
 
 def _check_address(uri: str) -> None:
