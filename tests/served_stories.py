@@ -52,12 +52,6 @@ EXCLUDED: dict[str, tuple[str, ...]] = {
         "test_nothing_tells_a_wrong_secret_from_an_unknown_token",
         "test_tokens_are_the_same_after_a_rebuild",
     ),
-    "`Tools` reads MEMORY.md below the verbs": (
-        "test_an_agents_file_can_switch_its_memory_or_its_search_off",
-        "test_lines_of_a_digest_and_of_memory_md_are_echoes",
-        "test_the_tools_answer_with_their_envelopes",
-        "test_what_is_disputed_is_marked_wherever_it_is_shown",
-    ),
     "`session.services`: it throws the index away, or sets the folder that facts are checked against": (
         "test_a_broken_index_is_done_without_and_the_answer_says_so",
         "test_a_digest_a_prompt_and_a_context_leave_one_event_each",

@@ -836,8 +836,9 @@ def test_an_empty_option_is_not_taken_for_the_owner_or_for_this_folder(cli: Cli)
     for option in ("--as", "--book"):
         refused = cli("memory", "list", option, "")
         assert (refused.code, "it is empty" in refused.err) == (2, True)
-    for hours in ("nan", "9" * 30):
-        assert cli("work", "archive", "--older-than", hours).code == 2
+    for wrong in ("nan", "nanh", "24", "9" * 30 + "d", "h", "x"):
+        refused = cli("work", "archive", "--older-than", wrong)
+        assert (refused.code, "30d, 12h" in refused.err) == (2, True), wrong
 
 
 @pytest.mark.spec("7.2")

@@ -94,6 +94,7 @@ def test_every_command_of_memory_answers_in_json(cli: Cli, book_url: str, tmp_pa
     assert "Ship it" in ask("documents", "get", "NOTES.md")[0]["text"]
     assert "PLAN" in ask("documents", "gates", "Login")["text"]
     assert len(ask("memory", "long-term")) == 2
+    assert ask("memory", "markdown")["text"].startswith("# Memory")
     assert ask("memory", "export", tmp_path / "items.jsonl") == 5
     assert ask("memory", "curate", "--dry-run")["found"] == []
     assert ask("memory", "tidy", "--dry-run")["chores"] == []

@@ -216,7 +216,7 @@ def test_tasks_are_linked_moved_and_cancelled(team: Ask, cli: Cli) -> None:
     assert ask("task", "claim-many", work, 3, "--agent", "dev-1") == []
     assert ask("work", "resume", work)["status"] == "active"
     assert ask("work", "abandon", work, "no money")["reason"] == "no money"
-    assert ask("work", "archive", "--older-than", 24)["archived"] == []
+    assert ask("work", "archive", "--older-than", "24h")["archived"] == []
     planned = ask("work", "archive", "--older-than", 0, "--dry-run")
     assert ([one["id"] for one in planned["archived"]], planned["dry_run"]) == (["w"], True)
     assert ask("work", "list")[0]["status"] == "cancelled"
@@ -307,7 +307,7 @@ def test_the_same_for_people(team: Ask, cli: Cli) -> None:
         ("work", "list"): "active  auth",
         ("work", "graph", "w"): '    t0["design',
         ("work", "path", "w"): "build",
-        ("work", "archive", "--older-than", "1", "--dry-run"): "no work has been finished",
+        ("work", "archive", "--older-than", "1h", "--dry-run"): "no work has been finished",
         ("task", "list", "w"): "in progress  5",
         ("task", "show", "t2"): "depends on",
         ("task", "heartbeat", "t1", token): "still held",

@@ -17,7 +17,6 @@ import commonplace
 from commonplace import Actor, BadInput, Book, Denied
 from commonplace.memory.curate import scheduled_curation
 from commonplace.models import endpoint
-from commonplace.recall.long_term import long_term_page
 from commonplace.workflow import runner
 from commonplace.workflow.load import examine, load
 from commonplace.workflow.model import WORKFLOW_FILE, Curation
@@ -55,9 +54,9 @@ def answering(*facts: dict[str, Any]) -> Any:
 def test_what_recurs_goes_into_memory_md_after_a_diff_that_cites_the_lines(book: Book, ada: Actor) -> None:
     first = log(book, "monday", WARM, "The build took nine minutes today.")
     second = log(book, "tuesday", "the cache must be warmed before every release", agent="cat")
-    before, head = long_term_page(ada._session), book.head
+    before, head = ada.memory.markdown(), book.head
     shown = ada.memory.curate(dry_run=True)
-    assert (book.head, long_term_page(ada._session)) == (head, before)
+    assert (book.head, ada.memory.markdown()) == (head, before)
     (fact,) = shown
     assert (fact.text, fact.outcome, fact.id) == (WARM, "stored", None)
     day = book.documents.days()[0]
@@ -78,7 +77,7 @@ def test_what_recurs_goes_into_memory_md_after_a_diff_that_cites_the_lines(book:
     item = ada.memory.get(str(done[0].id))
     assert (item.text, item.citations, item.shared, item.agent) == (WARM, fact.citations, True, "ada")
     assert book.event(item.id).parents == (first, second)
-    assert f"- {WARM}" in long_term_page(book.as_actor("ben")._session)
+    assert f"- {WARM}" in book.as_actor("ben").memory.markdown()
 
 
 @pytest.mark.spec("6.5")
@@ -211,10 +210,10 @@ def test_a_dry_run_says_what_is_done_and_doing_it_twice_is_doing_it_once(
         assert [(fact.text, fact.outcome, fact.citations) for fact in shown] == [
             (fact.text, fact.outcome, fact.citations) for fact in done
         ]
-        page, items = long_term_page(book._session), book.memory.list(status=None)
+        page, items = book.memory.markdown(), book.memory.list(status=None)
         again = book.memory.curate()
         assert again.diff == ""
-        assert (long_term_page(book._session), book.memory.list(status=None)) == (page, items)
+        assert (book.memory.markdown(), book.memory.list(status=None)) == (page, items)
 
 
 @pytest.mark.spec("6.5", "L9")

@@ -180,7 +180,7 @@ def test_a_model_corrects_what_it_has_written_as_the_answer_tells_it(place: str)
             assert (new["outcome"], new["superseded"]) == ("stored", [old["id"], held["id"]])
             await data(ada, "remember", key="queue.kind", value="RabbitMQ", shared=True)
             fact = {"key": "queue.kind", "value": "Kafka", "shared": True}
-            assert "supersedes=True" in (await data(ada, "remember", **fact))["reason"]
+            assert "supersedes=true" in (await data(ada, "remember", **fact))["reason"]
             assert (await data(ada, "remember", **fact, supersedes=True))["outcome"] == "stored"
             assert (await data(ada, "inbox"))["held"] == []
 

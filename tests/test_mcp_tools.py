@@ -217,7 +217,8 @@ async def play(story: Story) -> None:
     do = story.do
     item = (await do("remember"))["item_id"]
     other = (await do("remember", key="api.port", value=1))["item_id"]
-    for name in ("memory_search", "memory_write", "memory_read", "memory_curate", "inbox", "resume"):
+    await do("memory_search", query="ports")
+    for name in ("memory_write", "memory_read", "memory_curate", "inbox", "resume"):
         await do(name, **({"task": "ports"} if name == "resume" else {}))
     for name in ("board_post", "board_read", "digest_fetch"):
         await do(name)

@@ -108,7 +108,7 @@ def test_in_a_small_budget_what_tells_where_to_go_on_stays(local: Book, max_char
 
 @pytest.mark.spec("6.10")
 def test_it_says_when_there_is_nothing_and_refuses_what_is_no_budget(local: Book) -> None:
-    assert "nothing is written about Add login (no folder, no session notes); there are no tasks yet" in str(
+    assert "nothing is written about Add login (no folder, no session notes); no task has any" in str(
         local.learn.resume(TASK)
     )
     fill(local)

@@ -181,7 +181,7 @@ def test_tokens_on_the_command_line(cli: Cli) -> None:
     )
     (text,) = made.out.splitlines()  # the token alone, as a file should have it
     assert "cannot be shown again" in made.err
-    data = json.loads(cli("access", "create-token", "ben", "--expires-in", "1", "--json").out)
+    data = json.loads(cli("access", "create-token", "ben", "--expires-in", "1h", "--json").out)
     assert data["secret"].startswith(f"cpl_{data['id']}_")
     listed = cli("access", "tokens").out
     assert "users/ada" in listed

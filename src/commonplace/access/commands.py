@@ -186,13 +186,12 @@ def decide_look(overlay: Overlay, request: Look) -> Denied | Event:
 
 def need(overlay: Overlay, actor: str, act: str, what: str) -> Denied | None:
     """The refusal, already recorded, if the actor may not do this."""
-    if rights_of(overlay, actor).may(act):
+    rights = rights_of(overlay, actor)
+    if rights.may(act):
         return None
-    return refuse(
-        overlay,
-        Denial(actor, act, what),
-        f"{actor!r} may not {ACTS[act]}: the owner can allow it with book.access.grant({actor!r}, acts=[{act!r}])",
-    )
+    acts = sorted({act, *rights.acts})  # granting some takes the others away
+    mend = f"the owner can allow it with book.access.grant({actor!r}, acts={acts!r})"
+    return refuse(overlay, Denial(actor, act, what), f"{actor!r} may not {ACTS[act]}: {mend}")
 
 
 def need_tier(overlay: Overlay, actor: str, tier: str, write: bool, run: str | None = None) -> Denied | None:

@@ -1,10 +1,11 @@
 """Going on after a context reset: one call gives all that is needed, in a budget.
 
-The text has five parts in a fixed order: NOTES.md, the task's folder, its verified items, open blockers, and session
-notes that were not cleared. They are packed in the order of their worth:
+The text has six parts in a fixed order: NOTES.md, the task's folder, its verified items, open blockers, session notes
+that were not cleared, and what works say of tasks that are called so. They are packed in the order of their worth:
 
-    NOTES.md · blockers · the phases and the last completion report · how the phase under way stands · decisions ·
-    verified items · other session notes · other documents of the folder · older reports · notes of ended phases
+    NOTES.md · blockers · the phases and the last completion report · how the phase under way stands · works ·
+    decisions · verified items · other session notes · other documents of the folder · older reports · notes of ended
+    phases
 
 So what does not fit is what comes last, and the end of the text says so.
 """
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from ..ledger.ledger import At
     from ..memory.viewer import Viewer
     from ..session import Session
+    from ..work.info import WorkInfo
+    from ..work.tasks import Task
 
 STATE = "Current State"
 """The section of session notes that says which phase is under way."""
@@ -56,13 +59,15 @@ COMPLETION = "completion.md"
 """The document of a task's folder that says that the task is complete."""
 PHASES = "phases.md"
 """The document of a task's folder that says which phases were under way when a conversation ended."""
-UNKNOWN = "The task"
-SECTIONS = (UNKNOWN, NOTES, "Task folder", "Verified items", "Open blockers", "Session notes", "Files")
+UNKNOWN, IN_WORKS = "The task", "In works"
+SECTIONS = (
+    UNKNOWN, NOTES, "Task folder", "Verified items", "Open blockers", "Session notes", IN_WORKS, "Files",
+)  # fmt: skip
 
 MOST_LINES = 400
 """How many lines are packed; what matters least goes beyond it."""
-MOST_WORKS = 50
-"""In how many works blocked tasks are looked for."""
+MOST_WORKS, MOST_IN_WORK, MOST_CALLED = 50, 2_000, 3
+"""In how many works a task is looked for, in how many tasks of each, and how many that are called so are shown."""
 SHARE = 4
 """Where not everything fits, one entry takes at most the fourth part of the budget."""
 TAIL, SHORT_TAIL = 300, 48
@@ -230,27 +235,29 @@ def resume(session: Session, task: str, *, max_chars: int = 8000, at: At = None)
     budget = check_whole("max_chars", max_chars)
     checks = Checks(session, at)
     material = material_of(session, task, at, checks)
-    blocked, unread = _blocked_tasks(session, material.slug, at)
-    blockers = [*blockers_of(material), *blocked]
+    works = _tasks_of_works(session, material.title, material.slug, at)
+    blockers = [*blockers_of(material), *works.blocked]
+    unknown = "" if works.called else material.unknown
     current, other, behind = session_lines(material.session, material.phases, material.stale)
     lines = [
-        *unknown_lines(material.unknown),
+        *unknown_lines(unknown),
         *notes_lines(material.notes, material.stale),
         *(_line("Open blockers", place, blocker, source) for place, (source, blocker) in enumerate(blockers)),
         *_progress_lines(material),
         *current,
+        *_work_lines(session, works.called, at),
         *_decision_lines(material),
         *item_lines(material),
         *other,
         *_document_lines(material),
         *behind,
     ]
-    text, taken, left_out = packed_lines(heading("Resume of", material.title), lines, budget, unread)
+    text, taken, left_out = packed_lines(heading("Resume of", material.title), lines, budget, works.unread)
     if material.noted and material.elsewhere:
         why = f"the objective there is another task: {material.elsewhere}"
         left_out = (LeftOut(f"blockers in {NOTES}", why), *left_out)
-    if material.unknown:
-        left_out = (LeftOut("the task", material.unknown), *left_out)
+    if unknown:
+        left_out = (LeftOut("the task", unknown), *left_out)
     record_reading(session, checks, taken)
     phases = material.phases
     return Resume(
@@ -327,7 +334,7 @@ def unknown_task(session: Session, viewer: Viewer, task: str) -> str:
     what = f"only {NOTES} names" if noted else "nothing is written about"
     likely = sorted(tasks, key=lambda other: (-SequenceMatcher(None, name, other).ratio(), other))
     more = f" and {len(likely) - MOST_TASKS:,} more" if len(likely) > MOST_TASKS else ""
-    there = f"the tasks are {', '.join(likely[:MOST_TASKS])}{more}" if likely else "there are no tasks yet"
+    there = f"the tasks are {', '.join(likely[:MOST_TASKS])}{more}" if likely else "no task has any"
     return f"{what} {_short(task)} (no folder, no session notes); {there}"
 
 
@@ -366,19 +373,38 @@ def blockers_of(material: TaskMaterial) -> list[tuple[str, str]]:
     return blockers
 
 
-def _blocked_tasks(session: Session, name: str, at: At) -> tuple[list[tuple[str, str]], list[LeftOut]]:
-    """The blocked tasks of works that are called as the task is, and those in other works that are."""
+class WorkTasks(NamedTuple):
+    """What open works have to say of a task."""
+
+    called: list[tuple[WorkInfo, Task]]
+    """The tasks that have its name or its id, each with its work."""
+    blocked: list[tuple[str, str]]
+    """The blocked ones among them, and those of works that have its name: where that stands, and what it is."""
+    unread: list[LeftOut]
+
+
+def _tasks_of_works(session: Session, title: str, name: str, at: At) -> WorkTasks:
     open_works = [info for info in works_of(session, None, at) if info.status in ("active", "paused")]
     open_works.sort(key=lambda info: not _is_called(info.name, name))
-    blocked = list[tuple[str, str]]()
+    found = WorkTasks([], [], [])
     for info in open_works[:MOST_WORKS]:
-        for task in work(session, info.id).tasks("blocked", at=at):
-            if _is_called(info.name, name) or _is_called(task.title, name):
+        opened = work(session, info.id)
+        small = sum(opened.counts(at=at).values()) <= MOST_IN_WORK
+        if not small:
+            why = f"of a work with more than {MOST_IN_WORK:,} tasks only the blocked ones are looked at"
+            found.unread.append(LeftOut(f"tasks of the work {info.name}", why))
+        for task in opened.tasks(None if small else "blocked", at=at):
+            called = task.id == title or _is_called(task.title, name)
+            if called and task.status != "cancelled":
+                found.called.append((info, task))
+            if task.status == "blocked" and (called or _is_called(info.name, name)):
                 why = f": {task.reason}" if task.reason else ""
-                blocked.append((f"work {info.name}", f"the task {task.title} is blocked{why}"))
+                found.blocked.append((f"work {info.name}", f"the task {task.title} is blocked{why}"))
     more = len(open_works) - MOST_WORKS
-    unread = LeftOut(number(more, "other work"), f"blocked tasks are looked for in {MOST_WORKS} works")
-    return blocked, [unread] if more > 0 else []
+    if more > 0:
+        why = f"tasks are looked for in {MOST_WORKS} works"
+        found.unread.append(LeftOut(number(more, "other work"), why))
+    return found
 
 
 def _is_called(title: str, name: str) -> bool:
@@ -420,6 +446,35 @@ def notes_lines(notes: Iterable[DocumentEntry], stale: Staleness) -> Iterator[Re
         for place, line in enumerate(line for line in entry.text.splitlines() if line.strip()):
             plain = re.sub(r"^\s*[-*+]\s+", "", line)
             yield _line(NOTES, place, plain, NOTES, entry, after="" if place else stale.mark(entry.id))
+
+
+def _work_lines(session: Session, called: Sequence[tuple[WorkInfo, Task]], at: At) -> Iterator[ResumeLine]:
+    """How the tasks stand that are called so, what came of them and of those before them, and what was decided and
+    found that affects them."""
+    for info, task in called[:MOST_CALLED]:
+        context = work(session, info.id).context_for(task.id, max_chars=None, at=at)
+        holder = f" by {task.assigned_to}" if task.assigned_to else ""
+        why = f": {task.reason}" if task.reason else ""
+        said = [
+            f"the task {task.title} is {task.status}{holder}{why}",
+            *(f"it is about: {text}" for text in (task.description,) if text),
+            *(f"the goal of the work: {text}" for text in (info.goal,) if text),
+            *_came_of(task, "it has"),
+            *(f"decided: {each.question} {each.choice} ({each.rationale})" for each in context.decisions),
+            *(f"{each.type}: {each.text}" for each in context.discoveries),
+            *(text for before in context.before for text in _came_of(before, f"{before.title} has")),
+        ]
+        for place, text in enumerate(said):
+            yield _line(IN_WORKS, place, text, f"work {info.name}, task {task.id}")
+
+
+def _came_of(task: Task, who: str) -> Iterator[str]:
+    """What came of a task."""
+    if task.result is not None:
+        parts = {
+            "answered": [task.result.summary], "learned": task.result.learnings, "left to do": task.result.next_steps,
+        }  # fmt: skip
+        yield from (f"{who} {what}: {text}" for what, texts in parts.items() for text in texts if text)
 
 
 def unknown_lines(unknown: str) -> Iterator[ResumeLine]:

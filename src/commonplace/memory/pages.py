@@ -51,7 +51,7 @@ def sheets(views: ViewReader, now_us: int) -> tuple[list[Sheet], float]:
 
 def _sheets(views: ViewReader, items: list[Item], now_us: int) -> Iterator[Sheet]:
     live = [_with_known_disputes(views, item) for item in items if not item.expired(now_us)]
-    notes = {item.id: remarks(item, now_us, _is_stale(views, item)) for item in live}
+    notes = {item.id: remarks(item, now_us, is_stale(views, item)) for item in live}
     shown, older = fitting(
         [item for item in live if of_memory(item)],
         settings_of(views).max_size_kb * 1024,
@@ -82,7 +82,7 @@ def _with_known_disputes(views: ViewReader, item: Item) -> Item:
     return replace(item, disputed=tuple(known))
 
 
-def _is_stale(views: ViewReader, item: Item) -> bool:
+def is_stale(views: ViewReader, item: Item) -> bool:
     """Whether something that an item says of files did not hold when it was checked last."""
     row = views.get("recall.checks", item.id)
     return bool(row and row["check"].get("stale"))

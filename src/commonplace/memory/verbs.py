@@ -33,9 +33,10 @@ from .curation import Curated
 from .fields import check_one_of, check_tasks, checked, shape_of
 from .filters import FILTERS, check_known, item_filter
 from .history import ItemChange, history
-from .items import Item
+from .items import Item, remarks
 from .listing import ItemList, listed
 from .markdown import document, fitting
+from .pages import is_stale
 from .reading import of_memory, tombstones
 from .remember import TIMES, add_many, check_no_blob, remember, without_secrets_as_set
 from .repository_facts import checked_fact
@@ -306,6 +307,17 @@ class Memory:
             listed = fitting(map(viewer.shown, items), viewer.settings.max_size_kb * 1024)[0]
         self._session.was_shown([item.id for item in listed])
         return listed
+
+    @verb
+    def markdown(self, at: At = None) -> str:
+        """MEMORY.md as this actor may see it, as of `at`, with what is known about each item; "" if there is nothing in
+        it."""
+        items, now_us = self.long_term(at), self._session.ledger.moment(at)
+        with self._session.snapshot(at) as snapshot:
+            stale = {item.id for item in items if is_stale(snapshot, item)}
+        return (
+            document("Memory", items, lambda item: remarks(item, now_us, item.id in stale)) if items else ""
+        )
 
     @verb
     def held(self, why: str | None = None, *, core: str | None = None, at: At = None) -> Items:

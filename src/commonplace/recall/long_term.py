@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..access.rights import OWNER
 from ..ledger.keys import Key
-from ..memory.items import Item, remarks
-from ..memory.markdown import document
+from ..memory.items import Item
 from ..memory.reading import of_memory
-from ..memory.verbs import Memory
 from ..memory.viewer import Viewer
 from .gathering import Bar, DigestRequest, Gathered
 from .lines import DigestLine, candidate, text_of
 from .packing import LEAST
-from .verification import Checks, recorded
+from .verification import Checks
 
 if TYPE_CHECKING:
-    from ..session import Session
+    pass
 
 BLOCK_SHARE = 500
 """How many characters of one item the long-term block shows at the most."""
@@ -124,12 +122,3 @@ def _line(item: Item, found: Gathered | None) -> tuple[DigestLine, str]:
         return line, ""
     why = f"cut to {BLOCK_SHARE} of {len(line.text)} characters: one item has no more in the block"
     return line.cut_to(BLOCK_SHARE - 1), why
-
-
-def long_term_page(session: Session) -> str:
-    """MEMORY.md as this actor may see it, with what is known about each item; "" if there is nothing in it."""
-    items, now_us = Memory(session).long_term(), session.ledger.moment()
-    with session.snapshot() as now:
-        checks = recorded(now, items)
-    stale = {id for id, known in checks.items() if known.check.stale}
-    return document("Memory", items, lambda item: remarks(item, now_us, item.id in stale)) if items else ""

@@ -35,13 +35,14 @@ OWN_AGENT = (
 
 class Offered(NamedTuple):
     """What a model reads about a tool. `verb` is its path, or a function; `keeps` are the parameters that it has here,
-    by default all of them; `fix` is what to call when the tool has not found something; `needs` are the verbs that a
-    token has to allow, by default the one that it is."""
+    by default all of them; `fix` is what to call when a call has ended with one of the statuses `fixed`: it has named
+    something that there is not; `needs` are the verbs that a token has to allow, by default the one that it is."""
 
     about: str
     verb: str | Callable[..., Any]
     keeps: str = ""
     fix: str = ""
+    fixed: tuple[int, ...] = (404,)
     reads: bool = False
     needs: str = ""
 
@@ -82,6 +83,16 @@ def _resume(me: Participant, task: str, max_chars: int = 8000) -> dict[str, Any]
 
     `task` is the name of the task. `max_chars` is how many characters at most."""
     return {"text": str(me.learn.resume(task, max_chars=max_chars))}
+
+
+def _heartbeat(me: Participant, task: TaskId, token: int, lease: float | None = None) -> dict[str, Any]:
+    """Say that you still do a task.
+
+    `task` is the id of the task. `token` is the number that claiming it has answered. `lease` is for how many seconds
+    it is yours from now on; by default as many as before."""
+    claim = me.works.containing(task)._with_token(task, token)
+    urgent = claim.heartbeat(lease)
+    return {"items": [data_of(nudge) for nudge in (*urgent, *claim.nudges())]}
 
 
 def _context(me: Participant, thread: str, query: str | None = None, max_chars: int = 4000) -> dict[str, Any]:
@@ -134,7 +145,7 @@ DEFAULT = {
     "memory_read": Offered(
         "Read a whole document: long-term memory, the log of one day, or the list of days that have logs. For one "
         "question call `memory_search`: it is shorter.",
-        "memory.read", reads=True, needs="memory.long_term documents.day documents.days",
+        "memory.read", reads=True, needs="memory.markdown documents.day documents.days",
     ),
     "memory_curate": Offered(
         "Take stable facts from the daily logs into long-term memory. Call it at the end of a day's work, first with "
@@ -155,16 +166,16 @@ DEFAULT = {
     ),
     "board_post": Offered(
         "Within a run: tell the manager and the other workers something at once, such as a finding or a blocker.",
-        "board.post", fix=NEEDS_RUN, needs="learn.board.post",
+        "board.post", fix=NEEDS_RUN, fixed=(400,), needs="learn.board.post",
     ),
     "board_read": Offered(
         "Within a run: read what the other workers posted. Call it before a new step; give `since` the last id that "
         "you have read.",
-        "board.read", fix=NEEDS_RUN, reads=True, needs="learn.board.read",
+        "board.read", fix=NEEDS_RUN, fixed=(400,), reads=True, needs="learn.board.read",
     ),
     "digest_fetch": Offered(
         "Within a run: fetch the whole context digest whose short hash a prompt has named.",
-        "digest.fetch", fix=NEEDS_RUN, reads=True, needs="learn.digests.fetch",
+        "digest.fetch", fix=NEEDS_RUN, fixed=(400,), reads=True, needs="learn.digests.fetch",
     ),
     "resume": Offered(
         "Call it first when you go on after a break or in a new context. `task` is the name of what you were doing, as "
@@ -198,9 +209,9 @@ DEFAULT = {
         _claim, fix=FOUND_BY_LIST, needs="work.claim claim.context",
     ),
     "task_heartbeat": Offered(
-        "Say that you still work on a claimed task, before its lease ends. Answers messages for you. After `fenced` "
-        "stop: somebody else has the task.",
-        "claim.heartbeat", fix=FOUND_ON_BOARD,
+        "Say that you still work on a claimed task, before its lease ends. Answers messages for you, each once. After "
+        "`fenced` stop: somebody else has the task.",
+        _heartbeat, fix=FOUND_ON_BOARD, needs="claim.heartbeat claim.nudges",
     ),
     "task_complete": Offered(
         "Finish a task that you have claimed. Say what came of it in summary, and what others should know in "
@@ -262,7 +273,7 @@ NAMED = {"claim.release": "task_release", "claim.split": "task_split"}
 COVERED = {
     "memory.curate", "learn.resume", "works.list", "work.board", "work.add_task", "work.claim", "claim.heartbeat",
     "claim.complete", "claim.fail", "work.decide", "work.discover", "work.nudge", "thread.add", "thread.context",
-    "documents.log", "documents.day", "documents.days", "memory.long_term", "work.inbox",
+    "documents.log", "documents.day", "documents.days", "memory.long_term", "memory.markdown", "work.inbox",
     # As a tool of the default list with the task that it is about:
     "claim.next", "claim.block", "claim.nudges", "claim.context", "claim.radar", "claim.decide", "claim.discover",
     "claim.artifact",

@@ -15,6 +15,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +33,10 @@ TOKEN_FILE = "COMMONPLACE_TOKEN_FILE"  # noqa: S105
 """The variable that names the file with the token of a served book."""
 HOOK_SECONDS = 10
 """How long a host waits for a hook, which ends by itself after half of that."""
+
+
+CheckEntry = Callable[[str, Mapping[str, Any], Mapping[str, Any]], None]
+"""Raises ValueError if an entry with this name may not become another one."""
 
 
 class ConfigFile(NamedTuple):
@@ -160,9 +165,10 @@ def install(
         entry["env"] = {**entry.get("env", {}), **variable}
         hook_command = ["env", *(f"{name}={value}" for name, value in variable.items()), *command]
     place, writes = how.file(), how.writes and not print_only
+    check = _check_book if place.mode == PRIVATE else _any_book
     text = _in_toml(name, entry) if client == "codex" else _as_json({how.key: {name: entry}})
     with_entry = _toml_with if client == "codex" else _json_with
-    changes = [(place, text, partial(with_entry, key=how.key, name=name, entry=entry))]
+    changes = [(place, text, partial(with_entry, key=how.key, name=name, entry=entry, check=check))]
     if hooks:
         hooked = partial(_hooks_with, hooks=HOOKS[client], command=hook_command)
         changes.append((HOOKS[client].file(), hooked(""), hooked))
@@ -174,7 +180,12 @@ def install(
     for place, text, before, after in planned:
         backup = None
         if writes and after != before:
-            backup = _write(place, before, after)
+            try:
+                backup = _write(place, before, after)
+            except OSError as error:
+                raise BadInput(
+                    f"{place} cannot be written ({error.strerror}): add what --print-only prints by hand"
+                ) from None
             human += [f"wrote {place}", *([f"what was there is in {backup}"] if backup else [])]
         elif writes:
             human += [f"{place} is set up already: nothing was changed"]
@@ -254,6 +265,25 @@ def _write(place: ConfigFile, before: str, after: str) -> str | None:
     return None if backup is None else str(place.folder / backup)
 
 
+def _check_book(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Raises ValueError if an entry in a file that serves all projects of a user is that of another book."""
+    before, after = _book_of(old), _book_of(new)
+    if before not in (None, after):
+        raise ValueError(
+            f"its server {name} has the book {before}, which other projects may use: give --name for another entry"
+        )
+
+
+def _any_book(_name: str, _old: Mapping[str, Any], _new: Mapping[str, Any]) -> None:
+    """The file is that of one project, whose book may be another one from now on."""
+
+
+def _book_of(entry: Mapping[str, Any]) -> str | None:
+    args = entry.get("args")
+    words = args if isinstance(args, list) else []
+    return next((str(value) for option, value in pairwise(words) if option == "--book"), None)
+
+
 # JSON
 
 
@@ -289,10 +319,11 @@ def _table(value: Any, what: str) -> dict[str, Any]:
     return value
 
 
-def _json_with(before: str, key: str, name: str, entry: Mapping[str, Any]) -> str:
+def _json_with(before: str, key: str, name: str, entry: Mapping[str, Any], check: CheckEntry) -> str:
     document = _read_json(before)
     servers = _table(document.get(key, {}), key)
     old = _table(servers.get(name, {}), f"{key}.{name}")
+    check(name, old, entry)
     new = {**old, **entry}
     if "env" in entry:
         new["env"] = {**_table(old.get("env", {}), "env"), **entry["env"]}
@@ -305,7 +336,6 @@ def _hooks_with(before: str, hooks: Hooks, command: Sequence[str]) -> str:
     listed = dict(_table(document.get("hooks", {}), "hooks"))
     changed = False
     for event, moment in hooks.events.items():
-        ours = re.compile(rf"\bcommonplace\b.* hook {moment}$")
         words = shlex.join([*command, "learn", "hook", moment])
         handler = {"type": "command", "command": words, "timeout": hooks.timeout}
         listed_here = listed.get(event, [])
@@ -315,7 +345,7 @@ def _hooks_with(before: str, hooks: Hooks, command: Sequence[str]) -> str:
             (handlers, place)
             for handlers in (_grouped(listed_here) if hooks.grouped else [listed_here])
             for place, each in enumerate(handlers)
-            if isinstance(each, dict) and ours.search(str(each.get("command")))
+            if isinstance(each, dict) and _is_ours(str(each.get("command")), moment)
         ]
         for handlers, place in found[:1]:
             changed |= handlers[place].get("command") != words
@@ -324,6 +354,16 @@ def _hooks_with(before: str, hooks: Hooks, command: Sequence[str]) -> str:
             listed[event] = [*listed_here, {"hooks": [handler]} if hooks.grouped else handler]
             changed = True
     return _as_json({**document, "hooks": listed}, before) if changed else before
+
+
+def _is_ours(command: str, moment: str) -> bool:
+    """Whether a command calls our hook of a moment."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return False
+    ours = any(Path(word).name == "commonplace" for word in words)
+    return ours and words[-3:] == ["learn", "hook", moment]
 
 
 def _grouped(groups: list[Any]) -> Iterator[list[Any]]:
@@ -351,10 +391,11 @@ def _toml_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _toml_with(before: str, key: str, name: str, entry: Mapping[str, Any]) -> str:
+def _toml_with(before: str, key: str, name: str, entry: Mapping[str, Any], check: CheckEntry) -> str:
     document = tomllib.loads(before)
     servers = _table(document.get(key, {}), key)
     old = _table(servers.get(name, {}), f"{key}.{name}")
+    check(name, old, entry)
     if "env_vars" in entry:
         entry = {**entry, "env_vars": list(dict.fromkeys([*old.get("env_vars", ()), *entry["env_vars"]]))}
     if "env" in entry:

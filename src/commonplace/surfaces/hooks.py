@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadInput, BookNotFound, CommonplaceError, shown
+from ..errors import BadInput, BookNotFound, CommonplaceError, NotABook, shown
 from ..files.safe import Folder, access_of, open_private
 from ..participant import Participant
 from . import health
@@ -58,7 +58,7 @@ def hook(shell: Shell, event: str, *, seconds: float = DEADLINE) -> Output:
         asked = _input()
         answer.for_cursor = "cursor_version" in asked
         _find_out(shell, event, asked, answer.parts)
-    except BookNotFound as error:  # nothing to remember yet, and nothing is created
+    except (BookNotFound, NotABook) as error:  # nothing to remember yet, and nothing is created
         print(f"commonplace: {clean(str(error))}", file=sys.stderr)
     except CommonplaceError as error:
         _report(shell, event, str(error))
@@ -123,7 +123,7 @@ def _session_start(me: Participant, asked: dict[str, Any]) -> Iterator[str]:
     conversation before it must not lose. All of it is rendered as data."""
     from ..learn.note_lines import objective_of
 
-    task = objective_of(me.documents.notes())
+    task = objective_of(me.documents.notes()) or _held(me)
     if task:
         yield me.learn.resume(task, max_chars=RESUME).text
     else:
@@ -134,9 +134,23 @@ def _session_start(me: Participant, asked: dict[str, Any]) -> Iterator[str]:
         each.name for each in me.threads.list()
     }:
         yield me.learn.compact(thread=_thread_of(me, asked), task=task or None, max_chars=SUMMARY).text
-    known = me.prompt(task.replace("-", " "), parts=("long_term", "digest"), max_chars=BRIEF, receipt=False)
-    if known.parts.get("long_term") or (known.digest is not None and known.digest.item_ids):
+    about = task.replace("-", " ")
+    for parts in (("long_term", "digest"), ("long_term",)):
+        known = me.prompt(about, parts=parts, max_chars=BRIEF, receipt=False)
+        if known.digest is not None and known.digest.item_ids:
+            break
+    if any(known.parts.values()):
         yield str(known)
+
+
+def _held(me: Participant) -> str:
+    """The task that the agent has claimed last, in any work; "" if it has none."""
+    name = getattr(me, "name", "")
+    open_works = [info.id for info in me.works.list() if info.open]
+    held = [
+        task for id in open_works for task in me.work(id).tasks("in_progress") if task.assigned_to == name
+    ]
+    return max(held, key=lambda task: task.started_us or 0).title if held else ""
 
 
 def _pre_compact(me: Participant, asked: dict[str, Any]) -> Iterator[str]:

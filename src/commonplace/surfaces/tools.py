@@ -23,11 +23,10 @@ from ..errors import BadInput, CommonplaceError, NotFound, shown
 from ..ledger.encoding import convert, encode_payload
 from ..memory.places import MEMORY_MD
 from ..participant import acting
-from ..recall.long_term import long_term_page
 from ..recall.search import envelope
 from ..registry import verb_at
 from ..telemetry import executing, tell_of_call
-from ..verbs import Verb, verb_of
+from ..verbs import Verb, members, verb_of
 from .wording import misfit
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def _read(
     if target == "dates":
         return {"dates": me.documents.days()}
     if target == "long_term":
-        text = long_term_page(me._session)
+        text = me.memory.markdown()
         return {"content": text, "exists": bool(text), "file": MEMORY_MD}
     day = check_day("date", date or datetime.now(UTC).date())
     entries = me.documents.day(day)
@@ -69,6 +68,8 @@ def _write(me: Participant, content: str, target: Literal["daily", "long_term"])
 
 
 def _search(me: Participant, **arguments: Any) -> dict[str, Any]:
+    if not arguments.get("query") and arguments.get("mode", "hybrid") not in ("date_range", "agent_filter"):
+        raise BadInput("query is missing: say what to look for, or use the mode date_range or agent_filter")
     return envelope(me.search(**arguments))
 
 
@@ -206,12 +207,22 @@ def _checked(name: str, tool: Verb, given: object) -> dict[str, Any]:
     """The arguments of a call as the tool takes them. Raises BadInput."""
     if not isinstance(given, Mapping):
         raise BadInput(f"{name} takes an object of arguments, not {shown(given)}")
-    plain = encode_payload(given)[1]
+    plain = _without_nulls(tool, encode_payload(given)[1])
     try:
         request = convert(plain, tool.request, strict=False)  # models write numbers as texts
     except msgspec.ValidationError as error:
         raise misfit(name, tool, error) from None
     return {field: getattr(request, field) for field in plain}
+
+
+def _without_nulls(tool: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments without those that are null where null says nothing: models write it for what they leave out."""
+    never_null = {
+        parameter.name
+        for parameter in tool.parameters
+        if not parameter.required and type(None) not in members(parameter.type)
+    }
+    return {name: value for name, value in given.items() if value is not None or name not in never_null}
 
 
 def _called(name: object) -> str:

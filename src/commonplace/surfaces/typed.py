@@ -103,10 +103,7 @@ class Typed(click.ParamType[Any]):
         if "datetime" in kinds:
             return moment(text)
         if "timedelta" in kinds:
-            try:
-                return timedelta(hours=number(text, float))
-            except (ValueError, OverflowError):
-                raise click.BadParameter(f"{text!r} is not a number of hours") from None
+            return duration(text)
         if is_list(self.parameter):
             return _one_of_many(self.parameter, text)
         if "str" in kinds or "Path" in kinds:
@@ -151,7 +148,7 @@ def metavar(parameter: Parameter) -> str:
     if "datetime" in kinds:
         return "TIME"
     if "timedelta" in kinds:
-        return "HOURS"
+        return "DURATION"
     if is_mapping(parameter):
         lists = _is_kind_of(_value_kind(parameter), Collection)
         return "JSON" if name in ("initial", "payload") else "NAME=VALUE,…" if lists else "NAME=VALUE"
@@ -275,6 +272,20 @@ def moment(typed: str) -> datetime:
         return datetime.fromisoformat(typed).astimezone()
     except (ValueError, OverflowError):
         raise click.BadParameter(f"{typed!r} is not a time such as 2026-01-31T09:30:00Z") from None
+
+
+UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+
+
+def duration(typed: str) -> timedelta:
+    """A number and its unit: by itself it could be hours, or seconds as in Python."""
+    amount, unit = (typed, "s") if typed == "0" else (typed[:-1], typed[-1:])
+    try:
+        return timedelta(**{UNITS[unit]: float(amount)})
+    except (KeyError, ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{typed!r} is no duration: write one such as 30d, 12h, 45m or 90s"
+        ) from None
 
 
 def number(typed: str, kind: type[int] | type[float]) -> Any:

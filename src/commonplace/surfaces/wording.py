@@ -1,5 +1,5 @@
-"""Messages: what is wrong with the arguments of a call, and a call that the library recommends as the command that does
-it."""
+"""Messages: what is wrong with the arguments of a call, and a call that the library recommends as the command or the
+tool that does it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ COMMANDS = {
 }  # fmt: skip
 """The command for each call that messages name."""
 
+TOOLS = {
+    "works.list": "work_list", "work": "work_begin", "work.tasks": "work_board", "work.inbox": "inbox",
+    "work.candidates": "work_candidates", "memory.resolve": "memory_resolve", "memory.cores": "memory_cores",
+    "memory.set_core": "memory_set_core",
+}  # fmt: skip
+"""The tool for each call that messages name and that a model makes itself."""
+
+HINT = re.compile(r"\b(?:book\.)?((?:works|work|memory)(?:\.[a-z_]{1,40})?)\([^()]{0,200}\)")
 CALL = re.compile(r"\bbook\.([a-z_.]{1,60})(\([^()]{0,200}\))")
 
 
@@ -55,6 +63,12 @@ def in_shell_words(message: str) -> str:
         lambda found: f"leave --{found[1].removesuffix('_id')} out",
         message,
     )
+
+
+def in_tool_words(message: str) -> str:
+    """The message for a model: with tools in place of calls, and with commands in place of what only a person does."""
+    message = HINT.sub(lambda found: f"`{TOOLS[found[1]]}`" if found[1] in TOOLS else found[0], message)
+    return in_shell_words(re.sub(r"\b([a-z_]+)=True\b", r"\1=true", message))
 
 
 def _command(found: re.Match[str]) -> str:

@@ -7,9 +7,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import BadInput, NotFound, shown
+from ..data import data_of
+from ..shell import dump
 
 if TYPE_CHECKING:
     from ...participant import Participant
+    from ...work.verbs import Work
 
 MOST = 100
 """How many values the protocol lets a completion answer."""
@@ -31,10 +34,13 @@ def _resume(me: Participant, task: str) -> str:
 
 
 def _brief(me: Participant, topic: str = "", tag: str = "", scope: str = "") -> str:
-    digest = me.digest(topic, tags=[tag] if tag else None, scope=scope or None)
+    if topic or tag:
+        known = str(me.digest(topic, tags=[tag] if tag else None, scope=scope or None))
+    else:
+        known = str(me.prompt("", parts=("long_term",), scope=scope or None))
     works = "\n".join(f"- {work.name} ({work.status}), id {work.id}" for work in me.works.list())
     about = f"{f' on {topic}' if topic else ''}{f', by what has the tag {tag}' if tag else ''}"
-    parts = [f"Brief me{about}, in a few sentences, from this alone.", str(digest)]
+    parts = [f"Brief me{about}, in a few sentences, from this alone.", known]
     return "\n\n".join([*parts, f"Works:\n{works or '- none'}", f"What waits for a person:\n{me.inbox()}"])
 
 
@@ -57,8 +63,13 @@ def _review(me: Participant, task: str) -> str:
     return (
         "Review this task. Check its result against the task, the decisions and the constraints below, and say for "
         "each finding where it is. End with a verdict: approved, or changes_requested with what has to change. With "
-        f"the tools of the group work, `work_review` records it.\n\n{work.context_for(task)}"
+        f"the tools of the group work, `work_review` records it.\n\n{work.context_for(task)}\n{_result(work, task)}"
     )
+
+
+def _result(work: Work, task: str) -> str:
+    """What came of a task, as data."""
+    return f"Its result: {dump(data_of(work.task(task).info().result))}"
 
 
 PROMPTS = {

@@ -39,7 +39,7 @@ ABOUT = {
 """What a client is told about each template."""
 
 VERBS = {
-    LONG_TERM: "memory.long_term", DAILY: "documents.day", ITEM: "memory.get", KEY: "memory.list",
+    LONG_TERM: "memory.markdown", DAILY: "documents.day", ITEM: "memory.get", KEY: "memory.list",
     TAG: "memory.list", WORK: "work.info work.board", TASK: "task.info",
 }  # fmt: skip
 """The verbs that read what stands at the addresses."""

@@ -24,7 +24,7 @@ from ...version import __version__
 from ..catalogue import Offered, input_schema, offered, table
 from ..shell import dump
 from ..tools import answered
-from ..wording import in_shell_words
+from ..wording import in_tool_words
 from . import prompts, resources
 from .feed import Feeds
 from .host import Host, Request, permitted, protocol_errors, with_tasks
@@ -142,10 +142,13 @@ class _Handlers:
             return answered(self._table, name, params.arguments, find, me._session.actor, **more)
 
         envelope = await call.run(answer)
-        error = envelope["error"]
+        error, data = envelope["error"], envelope["data"]
         if error:
-            next_call = f". {offer.fix}" if offer and offer.fix and error["status"] in (400, 404, 409) else ""
-            error["message"] = in_shell_words(error["message"]) + next_call
+            error["message"] = in_tool_words(error["message"])
+            if offer is not None and offer.fix and error["status"] in offer.fixed:
+                error["message"] += f". {offer.fix}"
+        elif "outcome" in data and data.get("reason"):
+            data["reason"] = in_tool_words(data["reason"])
         return types.CallToolResult(
             content=[types.TextContent(text=dump(envelope))],
             structured_content=json.loads(dump(envelope)),
