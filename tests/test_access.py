@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -496,3 +498,17 @@ def test_the_audit_is_there_also_for_what_a_task_has_verified() -> None:
         )
         entries = list(book.access.audit())
         assert "memory.write" in {entry.event_type for entry in entries}
+
+
+@pytest.mark.spec("L12")
+def test_doing_what_a_refusal_says_takes_no_right_away(book: Book) -> None:
+    work = book.work(name="Bakery", id="bakery")
+    lena = book.as_actor("lena", role="orchestrator")
+    acts = lena.access.rights().acts
+    with pytest.raises(commonplace.Denied) as refused:
+        lena.access.grant("ben", acts=["nudge"])
+    hint = re.search(r"acts=(\[.*?\])", str(refused.value))
+    assert hint is not None
+    book.access.grant("lena", acts=ast.literal_eval(hint[1]))
+    assert lena.access.rights().acts == {*acts, "grant"}
+    assert lena.work(id=work.id).add_task("Heat the oven").title == "Heat the oven"

@@ -311,3 +311,34 @@ def test_a_served_book_is_set_up_for_the_actor_of_the_token(
     refused = in_process("--book", "http://127.0.0.1:8787", "serve")
     assert refused.code != 0
     assert "served already" in " ".join(refused.err.split())
+
+
+def test_one_file_for_all_projects_keeps_the_book_that_it_has(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second project must not lead the agents of the first one into its own book."""
+    assert install(home, "codex").code == 0
+    file = home / ".codex" / "config.toml"
+    before = file.read_text()
+    refused = install(home, "codex", "--book", str(home / "other.db"), "--json")
+    assert refused.error["code"] == "bad_input"
+    assert "--name" in refused.error["message"]
+    assert file.read_text() == before
+    assert install(home, "codex", "--book", str(home / "other.db"), "--name", "other").code == 0
+    assert install(home, "codex", "--as", "ada").code == 0  # the same book
+    # The file of a project is of one book.
+    assert install(home, "claude-code").code == 0
+    assert install(home, "claude-code", "--book", str(home / "other.db")).code == 0
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    ["/opt/commonplace-lint/run --then learn hook stop", "notify --commonplace hook stop", "echo 'x"],
+)
+def test_hooks_of_others_that_look_like_ours_stay(home: Path, theirs: str) -> None:
+    settings = home / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    own = {"hooks": [{"type": "command", "command": theirs}]}
+    settings.write_text(json.dumps({"hooks": {"Stop": [own]}}))
+    assert install(home, "claude-code", "--hooks").code == 0
+    assert json.loads(settings.read_text())["hooks"]["Stop"][0] == own

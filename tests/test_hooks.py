@@ -263,3 +263,27 @@ def test_wrong_words_do_not_stop_the_host_either(tmp_path: Path, words: list[str
     assert ran.returncode == 0
     assert ran.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spec("5.7", "6.10")
+def test_a_session_starts_with_the_task_that_was_claimed(tmp_path: Path) -> None:
+    path = tmp_path / "book.db"
+    with commonplace.open(path, mirror=False) as book:
+        work = book.work(name="Hike", goal="Everybody gets home")
+        work.add_task("Pack the tent", description="the green one")
+        work.claim("coder")
+    context = hook(path, "session-start", {"source": "startup"}).json["hookSpecificOutput"][
+        "additionalContext"
+    ]
+    for known in ("Pack the tent", "in_progress", "the green one", "Everybody gets home"):
+        assert known in context
+    assert "nothing that is remembered matches" not in context
+
+
+def test_a_file_that_is_no_book_stays_alone(tmp_path: Path) -> None:
+    other = tmp_path / "hosts"
+    other.write_text("127.0.0.1 localhost")
+    ran = hook(other, "stop", {"session_id": "s"})
+    assert (ran.code, ran.out) == (0, "")
+    assert "commonplace: " in ran.err
+    assert [path.name for path in tmp_path.iterdir()] == ["hosts"]

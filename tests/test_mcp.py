@@ -22,6 +22,7 @@ from mcp.shared.subscriptions import ResourceUpdated
 
 import commonplace
 from commonplace.surfaces.catalogue import DEFAULT, GROUPS, offered, table
+from tests.serving import served as serving
 
 pytestmark = pytest.mark.spec("7.3")
 
@@ -404,5 +405,124 @@ def test_what_is_wrong_with_a_call_is_said_in_the_words_of_the_call(place: str) 
             assert kept["outcome"] == "stored"
             assert not [name for name, value in kept.items() if value in ("", None, [])]  # they say nothing
             assert (await data(client, "work_list"))["items"] == []  # an empty list is the answer
+
+    story(play)
+
+
+@pytest.mark.spec("5.6")
+def test_a_worker_hears_what_it_is_told_while_it_works(place: str) -> None:
+    async def play() -> None:
+        async with served(place) as ada, served(place, before=("--as", "ben")) as ben:
+            work = (await data(ada, "work_begin", name="Bakery"))["id"]
+            await data(ada, "task_add", work=work, title="Heat the oven")
+            claim = await data(ben, "task_claim", work=work)
+            held = {"task": claim["task"]["id"], "token": claim["token"]}
+            await data(ada, "nudge", work=work, text="The door of the oven is loose", target="ben")
+            told = await data(ben, "task_heartbeat", **held)
+            assert [nudge["text"] for nudge in told["items"]] == ["The door of the oven is loose"]
+            assert (await data(ben, "task_heartbeat", **held))["items"] == []  # once
+
+    story(play)
+
+
+@pytest.mark.spec("6.10")
+def test_a_model_goes_on_with_a_task_of_a_work_by_its_name(place: str) -> None:
+    async def play() -> None:
+        async with served(place) as ada:
+            work = (await data(ada, "work_begin", name="Shop", goal="People can pay"))["id"]
+            before = (await data(ada, "task_add", work=work, title="Draw the basket"))["id"]
+            claim = await data(ada, "task_claim", work=work)
+            await data(
+                ada, "task_complete", task=before, token=claim["token"], summary="It is drawn",
+                learnings=["Prices need two columns"],
+            )  # fmt: skip
+            task = (
+                await data(ada, "task_add", work=work, title="Write the checkout page", depends_on=[before])
+            )["id"]
+            await data(ada, "decide", work=work, question="Which provider?", choice="Adyen", affects=[task])
+            for name in ("Write the checkout page", task):
+                text = (await data(ada, "resume", task=name))["text"]
+                for known in (
+                    "is pending",
+                    "People can pay",
+                    "Adyen",
+                    "It is drawn",
+                    "Prices need two columns",
+                ):
+                    assert known in text
+                assert "nothing is written" not in text
+
+    story(play)
+
+
+def test_prompts_have_what_they_promise(place: str) -> None:
+    async def said(client: Client, prompt: str, **arguments: str) -> str:
+        return (await client.get_prompt(prompt, arguments)).messages[0].content.text  # type: ignore[union-attr]
+
+    async def play() -> None:
+        async with served(place) as ada:
+            await data(ada, "remember", text="The mill grinds at six", shared=True)
+            assert "The mill grinds at six" in await said(ada, "brief_me")
+            work = (await data(ada, "work_begin", name="Mill"))["id"]
+            await data(ada, "task_add", work=work, title="Oil the gears")
+            claim = await data(ada, "task_claim", work=work)
+            held = {"task": claim["task"]["id"], "token": claim["token"]}
+            await data(ada, "task_complete", **held, summary="Oiled", learnings=["The third gear is worn"])
+            review = await said(ada, "review", task=held["task"])
+            assert "Oiled" in review
+            assert "The third gear is worn" in review
+
+    story(play)
+
+
+@pytest.mark.spec("7.4")
+def test_a_served_book_has_the_same_tools_and_resources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with commonplace.open(tmp_path / "team.db", mirror=False) as book, serving(book) as server:
+        monkeypatch.setenv("COMMONPLACE_TOKEN", server.token)
+
+        async def play() -> None:
+            async with served(server.url, before=()) as client:
+                await data(client, "memory_write", content="The mill grinds at six", target="long_term")
+                page = await data(client, "memory_read", target="long_term")
+                assert "The mill grinds at six" in page["content"]
+                (content,) = (await client.read_resource("memory://long_term")).contents
+                assert "The mill grinds at six" in content.text  # type: ignore[union-attr]
+
+        story(play)
+
+
+def test_what_a_model_leaves_out_as_null_is_left_out(place: str) -> None:
+    async def play() -> None:
+        async with served(place) as ada:
+            kept = await data(
+                ada, "remember", text="The mill grinds at six", tags=None, shared=None, title=None
+            )
+            assert kept["outcome"] == "stored"
+            found = await data(ada, "memory_search", query="mill", explain=None, mode=None, max_results=None)
+            assert len(found["results"]) == 1
+            assert (await failure(ada, "memory_write", content=None, target="daily"))["status"] == 400
+            for empty in ({}, {"query": ""}, {"query": None}):
+                assert "query is missing" in (await failure(ada, "memory_search", **empty))["message"]
+            assert "results" in await data(ada, "memory_search", mode="agent_filter", agent_filter=["ada"])
+
+    story(play)
+
+
+def test_hints_name_tools_that_a_model_can_call(place: str) -> None:
+    async def play() -> None:
+        async with served(place) as ada:
+            unknown = (await failure(ada, "work_board", work="nowhere"))["message"]
+            assert "`work_list`" in unknown
+            assert "`work_begin`" in unknown
+            work = (await data(ada, "work_begin", name="Mill"))["id"]
+            lost = (await failure(ada, "task_claim", work=work, task="gone"))["message"]
+            assert "`work_board`" in lost
+            assert not [
+                words for words in ("work.tasks", "book.", "commonplace work") if words in unknown + lost
+            ]
+            wrong = (await failure(ada, "task_add", work=work, title=""))["message"]
+            assert "work_list" not in wrong  # the work is there
 
     story(play)
