@@ -167,3 +167,49 @@ def full() -> Iterator[str]:
         finally:
             for each in waiting:
                 each.close()
+
+
+@contextmanager
+def scripted(answer: Callable[[str, int], tuple[int, bytes] | None]) -> Iterator[str]:
+    """A server that answers the n-th request for a path with this status and body, or breaks the connection (None). It
+    says of itself that it is a server of ours."""
+    counts = Counter[str]()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            """Nothing is printed."""
+
+        def _answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            path = self.path.partition("?")[0]
+            counts[path] += 1
+            if path == "/v1/book":
+                said: tuple[int, bytes] | None = (200, b'{"id": "b", "name": "n", "head": 0, "actor": "ada"}')
+            else:
+                said = answer(path, counts[path])
+            if said is None:
+                self.close_connection = True
+                return
+            status, body = said
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Commonplace-Instance", "one.5")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = _answer
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()

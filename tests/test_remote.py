@@ -17,9 +17,8 @@ import pytest
 
 import commonplace
 from commonplace import Book, errors
-from commonplace.errors import CommonplaceError
+from commonplace.errors import CommonplaceError, HiddenText
 from commonplace.registry import every_verb, not_served
-from commonplace.remote.connection import HiddenText
 from commonplace.surfaces.http.messages import problem
 from commonplace.surfaces.network import served as verbs_served
 from commonplace.wire import incoming
@@ -105,6 +104,7 @@ def _calls(book: Book) -> dict[str, Callable[[Any], Any]]:
         "memory.history": lambda b: b.memory.history(item),
         "memory.list": lambda b: b.memory.list(),
         "memory.long_term": lambda b: b.memory.long_term(),
+        "memory.markdown": lambda b: b.memory.markdown(),
         "memory.held": lambda b: b.memory.held(),
         "memory.disputes": lambda b: b.memory.disputes(),
         "memory.tombstones": lambda b: b.memory.tombstones(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ import commonplace
 from commonplace import Book, BookClosed, EngineUnavailable, NotFound, OutcomeUnknown, TooLarge
 from commonplace.errors import CommonplaceError
 
-from .proxies import at_random, full, proxied, saying
+from .proxies import at_random, full, proxied, saying, scripted
 from .serving import Served, served
 
 LONG = 60.0
@@ -320,6 +321,64 @@ def test_what_is_no_server_of_ours_says_so() -> None:
             error = ended(lambda: commonplace.open(url, token="x", timeout=5))
             assert isinstance(error, EngineUnavailable)
             assert words in str(error)
+
+
+@pytest.mark.spec("7.4", "L2")
+@pytest.mark.parametrize(
+    "code", ["unauthorized", "denied", "too_large", "server_failed", "engine_unavailable"]
+)
+def test_a_refusal_of_the_second_try_does_not_hide_what_the_first_may_have_done(code: str) -> None:
+    """The server has read the call and the connection broke; then it refuses the client, or has trouble of its own."""
+    status = {
+        "unauthorized": 401,
+        "denied": 403,
+        "too_large": 413,
+        "server_failed": 500,
+        "engine_unavailable": 503,
+    }
+    problem = json.dumps({"code": code, "status": status[code], "detail": "no"}).encode()
+    with scripted(lambda _path, n: None if n == 1 else (status[code], problem)) as url:
+        with commonplace.open(url, token="x", timeout=5) as there:
+            error = ended(lambda: there.remember("The lift stops at four", id="n1"))
+            assert isinstance(error, OutcomeUnknown)
+            assert (error.ids, "no" in str(error)) == (("n1",), True)
+    conflict = json.dumps({"code": "conflict", "status": 409, "detail": "other content"}).encode()
+    with scripted(lambda _path, n: None if n == 1 else (409, conflict)) as url:
+        with commonplace.open(url, token="x", timeout=5) as there:
+            assert isinstance(ended(lambda: there.remember("x")), commonplace.Conflict)  # by its key
+
+
+ODD = [b"[]", b"{}", b'"x"', b"<html>", b'{"$": "nonsense:X"}', b'{"$": []}', b'{"head": null}', b"[" * 5_000]
+
+
+@pytest.mark.spec("7.4")
+@pytest.mark.parametrize("body", ODD, ids=range(len(ODD)))
+def test_an_answer_that_no_server_of_ours_would_give_is_a_typed_error(body: bytes) -> None:
+    def answer(path: str, _n: int) -> tuple[int, bytes]:
+        return 200, b"id: 1\nevent: x\ndata: " + body + b"\n\n" if path == "/v1/watch" else body
+
+    with scripted(answer) as url, commonplace.open(url, token="x", timeout=0.3) as there:
+        for read in (lambda: there.head, lambda: list(there.events()), lambda: next(there.watch(after=0))):
+            assert isinstance(ended(read), EngineUnavailable)
+
+
+@pytest.mark.spec("7.4", "L2")
+@pytest.mark.parametrize(
+    "body", [b"<html>", b'{"$": "nonsense:X"}', b'{"$": []}', b"[" * 5_000], ids=range(4)
+)
+def test_a_write_with_an_answer_that_cannot_be_read_has_an_unknown_outcome(body: bytes) -> None:
+    with scripted(lambda _path, _n: (200, body)) as url, commonplace.open(url, token="x", timeout=5) as there:
+        error = ended(lambda: there.remember("The lift stops at four", id="n1"))
+        assert isinstance(error, OutcomeUnknown)
+        assert error.ids == ("n1",)
+
+
+@pytest.mark.spec("7.4")
+@pytest.mark.parametrize("frame", [b"id: abc", b"event: error\ndata: {}", b"event: error\ndata: []"])
+def test_a_stream_that_cannot_be_read_is_a_typed_error(frame: bytes) -> None:
+    with scripted(lambda _path, _n: (200, frame + b"\n\n")) as url:
+        with commonplace.open(url, token="x", timeout=0.3) as there:
+            assert isinstance(ended(lambda: next(there.watch(after=0))), EngineUnavailable)
 
 
 def test_closing_ends_what_waits_to_be_sent_again(book: Book, server: Served) -> None:

@@ -19,6 +19,7 @@ from .errors import (
     BadInput,
     CommonplaceError,
     Conflict,
+    HiddenText,
     shown,
 )
 from .files.trust import is_ours, trust_book
@@ -96,6 +97,8 @@ def open(
     """
     if not isinstance(timeout, int | float) or not 0 < timeout < 1e6:
         raise BadInput(f"timeout {shown(timeout)} is not a number of seconds above 0")
+    if isinstance(token, str):
+        token = HiddenText(token)  # in a traceback with the values of variables, too
     if str(url).startswith(("http://", "https://")):
         from .remote import connect
 

@@ -58,6 +58,13 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
+class HiddenText(str):
+    """A text that does not show where values are shown, such as in a traceback with local variables."""
+
+    def __repr__(self) -> str:
+        return "'(hidden)'"
+
+
 class CommonplaceError(Exception):
     """The root: catch this to catch everything that commonplace raises on purpose."""
 

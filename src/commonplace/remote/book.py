@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
+
+import msgspec
 
 from ..access.rights import check_actor
 from ..admin import Admin
 from ..engines.contract import Facts
-from ..errors import BadInput, NotEnabled
+from ..errors import BadInput, HiddenText, NotEnabled
 from ..ledger.checks import check_each
+from ..ledger.encoding import convert
 from ..participant import Actor, Owner
 from ..session import Session
 from ..verbs import namespace
-from .connection import ServerConnection
+from .connection import ServerCall, ServerConnection
 from .session import RemoteSession
 
 if TYPE_CHECKING:
@@ -35,17 +39,27 @@ class RemoteAdmin(Admin):
         return self.status().facts
 
 
+class AboutBook(msgspec.Struct, frozen=True):
+    """What a server says of its book, and of the caller in it."""
+
+    id: str
+    name: str
+    actor: str
+
+
 class RemoteBook(Owner):
     """A book behind a server, as the actor of the token. An owner's token may name other actors. Safe to share between
     threads; open it anew in a child process."""
 
     def __init__(self, connection: ServerConnection) -> None:
-        about = connection.ask("GET", "/v1/book", None, {}, safe=True)
-        session = RemoteSession(connection, about["actor"])
+        about: AboutBook = connection.ask(
+            ServerCall("GET", "/v1/book", read=partial(convert, type=AboutBook))
+        )
+        session = RemoteSession(connection, about.actor)
         super().__init__(cast(Session, session))
-        self.id, self.name, self._connection = about["id"], about["name"], connection
+        self.id, self.name, self._connection = about.id, about.name, connection
         connection.book = self.id
-        self.actor: str = about["actor"]
+        self.actor = about.actor
         """Who acts: the actor of the token."""
         self.ledger = session.ledger
         self._aio: AsyncHandle | None = None
@@ -96,6 +110,8 @@ class RemoteBook(Owner):
         self.close()
 
     def __repr__(self) -> str:
+        if "_connection" not in vars(self):
+            return "<RemoteBook (not open)>"
         return f"<RemoteBook {self._connection.url} as {self.actor!r}{' (closed)' if self._connection.closed else ''}>"
 
 
@@ -127,7 +143,7 @@ def token_of_environment() -> str | None:
     """The token in the variable COMMONPLACE_TOKEN, or in the file that COMMONPLACE_TOKEN_FILE names. Raises BadInput
     for a file that others than its owner may read."""
     if token := os.environ.get("COMMONPLACE_TOKEN"):
-        return token
+        return HiddenText(token)
     named = os.environ.get("COMMONPLACE_TOKEN_FILE")
     if not named:
         return None
@@ -141,4 +157,4 @@ def token_of_environment() -> str | None:
         raise BadInput(
             f"COMMONPLACE_TOKEN_FILE names {named}, which cannot be read ({error.strerror})"
         ) from None
-    return text.decode("utf-8", "replace").strip()
+    return HiddenText(text.decode("utf-8", "replace").strip())

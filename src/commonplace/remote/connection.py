@@ -14,7 +14,6 @@ from threading import Event as Flag
 from time import monotonic
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 import msgspec
 
@@ -24,6 +23,7 @@ from ..errors import (
     CommonplaceError,
     EngineUnavailable,
     ForkedBook,
+    HiddenText,
     MissingExtra,
     OutcomeUnknown,
     Unauthorized,
@@ -41,6 +41,16 @@ PART = 1 << 18
 """How many bytes of a file are read at once."""
 CONNECTIONS = 64
 """How many connections are kept for later calls."""
+UNREADABLE = (
+    CommonplaceError,
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    RecursionError,
+    ImportError,
+)
+"""What reading something raises that no server of ours has sent."""
 
 
 class Address(NamedTuple):
@@ -78,13 +88,6 @@ def address_of(url: str) -> Address:
     return Address(parts.scheme, parts.hostname, port, parts.path.rstrip("/"))
 
 
-class HiddenText(str):
-    """A text that does not show where values are shown, such as in a traceback with local variables."""
-
-    def __repr__(self) -> str:
-        return "'(hidden)'"
-
-
 def bearer(token: str) -> HiddenText:
     """The header that a token is sent in. Raises BadInput."""
     if (
@@ -96,6 +99,29 @@ def bearer(token: str) -> HiddenText:
     ):
         raise BadInput("the token is not one: give the text that `commonplace access create-token` has shown")
     return HiddenText(f"Bearer {token}")
+
+
+class ServerCall(NamedTuple):
+    """One call of a server, and what its caller knows of it."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+    headers: Mapping[str, str] = {}
+    key: str | None = None
+    """By this one process of the server makes a call that writes once; None: it only reads."""
+    ids: tuple[str, ...] = ()
+    """Of what it makes."""
+    repeatable: bool = False
+    """Whether another process of the server answers as the first one did."""
+    into: BinaryIO | None = None
+    """Takes the content of the file that the server sends with its answer."""
+    read: Callable[[Any], Any] = lambda answer: answer
+    """Makes of what the server sends what the caller is answered."""
+
+    @property
+    def writes(self) -> bool:
+        return self.key is not None
 
 
 class _NotSent(Exception):
@@ -147,83 +173,73 @@ class ServerConnection:
 
     # calls
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        *,
-        safe: bool,
-        key: str | None = None,
-        ids: tuple[str, ...] = (),
-        repeatable: bool = False,
-        into: BinaryIO | None = None,
-    ) -> Any:
-        """What the server answers; `into` takes the content of the file that it sends with its answer.
+    def ask(self, call: ServerCall) -> Any:
+        """What the server answers.
 
         A call is sent again until its deadline when the server is busy or cannot be reached; a call that writes carries
-        a key, by which one process of the server makes it once. Another process refuses to make it again, unless it is
-        `repeatable`. Raises OutcomeUnknown, with the `ids` of what it would have made, if a call that writes may have
-        landed, and EngineUnavailable if none has."""
+        its key. Raises OutcomeUnknown if a call that writes may have landed and nothing tells what came of it, and
+        EngineUnavailable if none has."""
         deadline, pause, may_have_landed = monotonic() + self.timeout, FIRST_PAUSE, False
-        sent = dict(headers)
-        if not safe:
-            sent["Idempotency-Key"] = uuid4().hex if key is None else key
+        headers = dict(call.headers)
+        if call.key is not None:
+            headers["Idempotency-Key"] = call.key
         while True:
-            process = (
-                self.instance
-            )  # before it is sent: a later answer to another thread may be of a new process
+            # Before it is sent: a later answer to another thread may be of a new process.
+            process = self.instance
             try:
-                response = self._send(method, path, body, sent, deadline, into)
+                response = self._send(call, headers, deadline)
             except _NotSent as error:
                 trouble: Exception = error
             except _Broken as error:
                 trouble = error
-                may_have_landed |= not safe
+                may_have_landed |= call.writes
             except BookClosed as error:
                 if may_have_landed:
-                    raise OutcomeUnknown(ids, "the book was closed meanwhile") from None
+                    raise OutcomeUnknown(call.ids, "the book was closed meanwhile") from None
                 raise error from None
             else:
                 self.instance = response.headers.get("Commonplace-Instance", self.instance)
-                told = told_by(response)
                 if response.status == 200:
-                    return decoded(response, with_file=into is not None)
+                    return self._answer(call, response)
+                told = told_by(response)
                 trouble = error_of(response, told, self.url)
-                if (
-                    "code" not in told and response.status >= 500
-                ):  # something before the server, or in its place
-                    may_have_landed |= not safe
+                if not told and response.status >= 500:  # something before the server, or in its place
+                    may_have_landed |= call.writes
                 elif not is_refusal_for_now(response.status, told):
+                    if may_have_landed and not is_about_first_try(response.status, told):
+                        raise OutcomeUnknown(call.ids, f"sent again, it was answered: {trouble}") from None
                     raise trouble
                 pause = max(pause, retry_after(response))
-            if may_have_landed and process is not None and not repeatable:
-                sent.setdefault("Commonplace-Sent-To", process)
+            if may_have_landed and process is not None and not call.repeatable:
+                headers.setdefault("Commonplace-Sent-To", process)
             if monotonic() + pause > deadline:
                 if may_have_landed:
-                    raise OutcomeUnknown(ids, f"{trouble}") from None
+                    raise OutcomeUnknown(call.ids, f"{trouble}") from None
                 if isinstance(trouble, CommonplaceError):
                     raise trouble
                 raise EngineUnavailable(f"the server at {self.url} did not answer: {trouble}") from None
             self._closing.wait(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        deadline: float,
-        into: BinaryIO | None,
-    ) -> Any:
-        left = max(deadline - monotonic(), 0.001)
+    def _answer(self, call: ServerCall, response: Any) -> Any:
+        """What the caller is answered. Raises EngineUnavailable for what no server of ours would send, and
+        OutcomeUnknown if the call writes."""
+        try:
+            sent = response.data if call.into is None else response.headers.get("Commonplace-Answer", "")
+            return call.read(msgspec.json.decode(sent))
+        except UNREADABLE as error:
+            why = f"what answered at {self.url} is no commonplace server of this version ({type(error).__name__})"
+            if call.writes:
+                raise OutcomeUnknown(call.ids, why) from error
+            raise EngineUnavailable(why) from error
+
+    def _send(self, call: ServerCall, headers: Mapping[str, str], deadline: float) -> Any:
+        left, into = max(deadline - monotonic(), 0.001), call.into
         timeout = self._timeout(total=left, connect=left, read=left)
         with self._told_errors():
             response = self._calls.urlopen(
-                method, self._address.path + path, body=body, headers=self._headers(headers), timeout=timeout,
-                retries=False, redirect=False, assert_same_host=False, preload_content=into is None,
+                call.method, self._address.path + call.path, body=call.body, headers=self._headers(headers),
+                timeout=timeout, retries=False, redirect=False, assert_same_host=False, preload_content=into is None,
             )  # fmt: skip
             if into is not None and response.status != 200:
                 response.read(cache_content=True)
@@ -416,19 +432,15 @@ def is_refusal_for_now(status: int, told: Mapping[str, Any]) -> bool:
     return status == 429 or told.get("code") == BookClosed.code
 
 
+def is_about_first_try(status: int, told: Mapping[str, Any]) -> bool:
+    """Whether the answer to a call that was sent again says what came of it when it was sent first: the server has
+    looked at its key. It does not where it refuses a client, or has trouble of its own."""
+    return bool(told) and 400 <= status < 500 and status not in (401, 403, 413)
+
+
 def retry_after(response: Any) -> float:
     text = response.headers.get("Retry-After", "")
     return float(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0.0
-
-
-def decoded(response: Any, *, with_file: bool) -> Any:
-    """What a verb has answered: the content, or a header where the content is a file."""
-    try:
-        return msgspec.json.decode(
-            response.headers.get("Commonplace-Answer", "") if with_file else response.data
-        )
-    except msgspec.MsgspecError as error:
-        raise EngineUnavailable(f"what answered is no commonplace server: {error}") from error
 
 
 def error_of(response: Any, told: Mapping[str, Any], url: str) -> CommonplaceError:

@@ -12,6 +12,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from ..access.rights import OWNER
 from ..admin import check_free
@@ -27,6 +28,7 @@ from ..errors import (
 )
 from ..files.safe import new_file
 from ..ledger.checks import check_path, check_position, check_seconds
+from ..ledger.encoding import convert
 from ..ledger.events import Event, new_id
 from ..ledger.ledger import At
 from ..participant import Actor
@@ -41,7 +43,15 @@ from ..work.leading import Lead
 from ..work.tasks import Task
 from ..work.verbs import Work
 from .arguments import arguments, artifacts_sent, query_of, sent, with_content
-from .connection import FIRST_PAUSE, LONGEST_PAUSE, QUIET, ServerConnection, error_from
+from .connection import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    QUIET,
+    UNREADABLE,
+    ServerCall,
+    ServerConnection,
+    error_from,
+)
 
 PAGE = 1_000
 FILE = "application/octet-stream"
@@ -58,6 +68,14 @@ def not_here(name: str) -> Exception:
     if name.startswith("__"):
         return AttributeError(name)
     return NotEnabled("this works on the book itself: open the book on the host that serves it")
+
+
+class EventsOfPage(msgspec.Struct, frozen=True):
+    """Some events of a server's answer, where the following ones begin, and the position that they are as of."""
+
+    events: list[Any]
+    next: int | None
+    as_of: int
 
 
 class RemoteSession:
@@ -162,12 +180,10 @@ class RemoteSession:
             given["artifacts"] = artifacts_sent(given["artifacts"])
         given = {name: sent(path, name, value) for name, value in given.items()}
         made, repeatable = _identified(verb, given)
-        answer = self._post(
-            path, ids | given, headers, safe=verb.reads, key=event, ids=made, repeatable=repeatable
-        )
+        key = None if verb.reads else event
+        answer = self._post(path, ids | given, headers, key=key, ids=made, repeatable=repeatable)
         if path == "access.look_as":
             return Actor(cast(Session, self.seen_by(str(answer))))
-        answer = incoming(answer, self._handle)
         if isinstance(holder, Claim):
             self._note(path, holder, answer)
         if path == "claim.nudges":
@@ -196,7 +212,7 @@ class RemoteSession:
             check_free(name, file)
         try:
             with new_file(file, None) as content:
-                return self._post(path, given, headers, safe=True, into=content)
+                return self._post(path, given, headers, into=content)
         except OSError as error:
             if isinstance(error, CommonplaceError):
                 raise
@@ -213,19 +229,29 @@ class RemoteSession:
             ) from error
         described = {**headers, "Content-Type": FILE, "Commonplace-File": quote(file.name, safe="")}
         address = f"/v1/{path.replace('.', '/')}?{query_of(given)}"
-        return incoming(
-            self.connection.ask("POST", address, content, described, safe=False, key=new_id()), self._handle
+        return self.connection.ask(
+            ServerCall("POST", address, content, described, key=new_id(), read=self._incoming)
         )
 
     def _post(self, path: str, given: Mapping[str, Any], headers: Mapping[str, str], **how: Any) -> Any:
-        """What the server answers; `how` it is asked for, see `ServerConnection.ask`."""
+        """What the server answers; `how` it is asked for, see `ServerCall`."""
         try:
             body = msgspec.json.encode(outgoing(given))
         except (TypeError, RecursionError) as error:
             raise BadInput(f"{path} cannot be sent to a server: {error}") from None
         except UnicodeEncodeError:
             raise BadInput(f"{path} cannot be sent: a text in it is not valid Unicode") from None
-        return self.connection.ask("POST", f"/v1/{path.replace('.', '/')}", body, headers, **how)
+        address = f"/v1/{path.replace('.', '/')}"
+        return self.connection.ask(ServerCall("POST", address, body, headers, read=self._incoming, **how))
+
+    def _incoming(self, answer: Any) -> Any:
+        return incoming(answer, self._handle)
+
+    def _event(self, sent: Any) -> Event:
+        event = self._incoming(sent)
+        if not isinstance(event, Event):
+            raise TypeError(f"{type(event).__name__} is no event")
+        return event
 
     def _of_handle(self, verb: Verb, holder: Any) -> tuple[dict[str, str], dict[str, Any]]:
         """Who asks and which ids stand for the handle that a verb is called on. A handle says itself which run it is
@@ -269,25 +295,31 @@ class RemoteSession:
         page = self.page(after, at, filters)  # what is wrong with the call is said at once
         return self._pages(page, filters)
 
-    def _pages(self, page: Mapping[str, Any], filters: Mapping[str, Any]) -> Iterator[Event]:
-        yield from page["events"]
-        while page["next"] is not None:
-            page = self.page(page["next"], page["as_of"], filters)
-            yield from page["events"]
+    def _pages(self, page: EventsOfPage, filters: Mapping[str, Any]) -> Iterator[Event]:
+        yield from page.events
+        while page.next is not None:
+            page = self.page(page.next, page.as_of, filters)
+            yield from page.events
 
-    def page(self, after: int, at: At, filters: Mapping[str, Any], limit: int = PAGE) -> Any:
+    def page(self, after: int, at: At, filters: Mapping[str, Any], limit: int = PAGE) -> EventsOfPage:
         """Some events, where the next page begins, and the position that all of them are as of."""
+
+        def read(answer: Any) -> EventsOfPage:
+            page = convert(answer, EventsOfPage)
+            return replace(page, events=[self._event(event) for event in page.events])
+
         query = query_of({**filters, "after": after, "at": at, "limit": limit})
-        answer = self.connection.ask("GET", f"/v1/events?{query}", None, self.headers(), safe=True)
-        return incoming(answer, self._handle)
+        return cast(
+            EventsOfPage,
+            self.connection.ask(ServerCall("GET", f"/v1/events?{query}", None, self.headers(), read=read)),
+        )
 
     def _redacted(self, events: Iterable[Event]) -> Iterator[Event]:
         """Events without secrets, one after the other as they come, or all at once where they are there."""
         batches = [list(events)] if isinstance(events, Collection) else ([event] for event in events)
         for batch in batches:
             ids = {"events": [event.id for event in batch]}
-            answer = self._post("access.redacted", ids, self.headers(), safe=True)
-            yield from incoming(answer, self._handle)
+            yield from self._post("access.redacted", ids, self.headers())
 
     def _watch(
         self,
@@ -317,12 +349,14 @@ class RemoteSession:
                 "Last-Event-ID": str(reached),
             }
             try:
-                for position, event in _sent_events(connection.stream(f"{path}?{query}", headers, quiet)):
+                for position, event in self._sent_events(
+                    connection.stream(f"{path}?{query}", headers, quiet)
+                ):
                     pause, tried_until = FIRST_PAUSE, 0.0
                     reached = max(reached, position)
                     if event is not None:
                         quiet_since = monotonic()
-                        yield incoming(event, self._handle)
+                        yield event
                 if timeout is not None and monotonic() - quiet_since >= timeout:
                     return
             except (EngineUnavailable, TooManyRequests) as error:
@@ -338,6 +372,44 @@ class RemoteSession:
                     raise
             connection.pause(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _sent_events(self, lines: Iterator[bytes]) -> Iterator[tuple[int, Event | None]]:
+        """The events of a stream with their positions; None where there is none to be seen. Raises the error that the
+        server has ended the stream with, and EngineUnavailable for what no server of ours would send."""
+        frame = _Frame()
+        for line in lines:
+            if line:
+                frame.add(line)
+                continue
+            try:
+                position, error = int(frame.id), None
+                sent = msgspec.json.decode(frame.data) if frame.data else None
+                event = None
+                if sent is not None and frame.event == b"error":
+                    error = error_from(sent, str(sent.get("message", "")))
+                elif sent is not None:
+                    event = self._event(sent)
+            except UNREADABLE as unreadable:
+                raise EngineUnavailable(
+                    f"the stream of {self.connection.url} cannot be read ({type(unreadable).__name__})"
+                ) from unreadable
+            if error is not None:
+                raise error
+            yield position, event
+            frame = _Frame(id=frame.id)
+
+
+class _Frame(msgspec.Struct):
+    """The fields of one message of an event stream, as far as they have come."""
+
+    id: bytes = b"0"
+    event: bytes = b""
+    data: bytes = b""
+
+    def add(self, line: bytes) -> None:
+        name, _, value = line.partition(b": ")
+        if name in (b"id", b"event", b"data"):
+            setattr(self, name.decode(), value)
 
 
 def _identified(verb: Verb, given: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
@@ -356,25 +428,6 @@ def _identified(verb: Verb, given: dict[str, Any]) -> tuple[tuple[str, ...], boo
         given["drafts"] = drafts
         return tuple(str(draft["id"]) for draft in drafts if isinstance(draft, dict)), True
     return (), verb.facts.repeatable
-
-
-def _sent_events(lines: Iterator[bytes]) -> Iterator[tuple[int, Any]]:
-    """The events of a stream with their positions; None where there is none to be seen. Raises the error that the
-    server has ended the stream with."""
-    position, kind, data = 0, "", b""
-    for line in lines:
-        name, _, value = line.partition(b": ")
-        if name == b"id":
-            position = int(value)
-        elif name == b"event":
-            kind = value.decode()
-        elif name == b"data":
-            data = value
-        elif not line:
-            event, data = msgspec.json.decode(data) if data else None, b""
-            if kind == "error" and event is not None:
-                raise error_from(event, str(event.get("message", "")))
-            yield position, event
 
 
 class RemoteLedger:
@@ -398,13 +451,19 @@ class RemoteLedger:
 
     def position(self, at: At = None) -> int:
         """The position that `at` means."""
-        return self.head if at is None else int(self._session.page(0, at, {}, 1)["as_of"])
+        return self.head if at is None else self._session.page(0, at, {}, 1).as_of
 
     @property
     def head(self) -> int:
-        return int(self._connection.ask("GET", "/v1/head", None, {}, safe=True)["head"])
+        return self._head("/v1/head")
 
     def wait(self, position: int, timeout: float) -> int:
         """The head, once it is beyond a position, or after a while."""
         query = query_of({"beyond": position, "timeout": min(timeout, self._connection.timeout / 2, 25.0)})
-        return int(self._connection.ask("GET", f"/v1/head?{query}", None, {}, safe=True)["head"])
+        return self._head(f"/v1/head?{query}")
+
+    def _head(self, path: str) -> int:
+        return cast(
+            int,
+            self._connection.ask(ServerCall("GET", path, read=lambda answer: convert(answer["head"], int))),
+        )
