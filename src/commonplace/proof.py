@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .errors import BadInput, UnsafePath
 from .files.safe import check_new_file, new_file
 from .files.scan import SHORTEST, look_for
 from .finding import FindRequest, Found, counted, find_again
@@ -54,18 +53,8 @@ class Proof(Readable, msgspec.Struct, frozen=True):
 
 
 def check_target(session: Session, to: Path) -> None:
-    """Raises BadInput if a proof could not be written to this file; what is there stays as it is."""
-    try:
-        check_new_file(to, session.services.beside)
-    except (OSError, UnsafePath) as error:
-        raise _not_writable(to, error) from error
-
-
-def _not_writable(to: Path, error: OSError | UnsafePath) -> BadInput:
-    why = "no plain file" if isinstance(error, UnsafePath) else error.strerror or str(error)
-    return BadInput(
-        f"the proof cannot be written to {str(to)!r} ({why}): name a file in a folder that is there"
-    )
+    """Raises what writing a proof to this file would raise; what is there stays as it is."""
+    check_new_file(to, session.services.beside)
 
 
 def write_proof(admin: Admin, session: Session, found: Found, to: Path, progress: Progress | None) -> Proof:
@@ -103,11 +92,8 @@ def write_proof(admin: Admin, session: Session, found: Found, to: Path, progress
         "remaining": _without_names(again),
     }
     raw_file = msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
-    try:
-        with new_file(to, session.services.beside) as target:
-            target.write(raw_file)
-    except (OSError, UnsafePath) as error:
-        raise _not_writable(to, error) from error
+    with new_file(to, session.services.beside) as target:
+        target.write(raw_file)
     purged = gone and verification.ok and not raw["problem"]
     remaining = sum(left["names"] for left in file["remaining"])
     return Proof(str(to), gone, purged, len(erased), remaining, key.hex(), file)

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from ..errors import EngineUnavailable, UnsafePath, shown
+from ..errors import BadInput, CommonplaceError, EngineUnavailable, StorageFailed, UnsafePath, shown
 
 PRIVATE = 0o600
 """The mode of files that are only for the user who made them."""
@@ -412,16 +412,29 @@ def may_write(path: Path) -> bool:
 @contextmanager
 def new_file(path: Path, book: Path | None) -> Iterator[BinaryIO]:
     """Write a file that a user has named and that belongs to a book, whole or not at all, with the book's own mode. A
-    file that is there is replaced in one step. Raises UnsafePath for a link, a pipe or a device. The folders above it
-    are trusted."""
-    folder = Folder(path.parent.resolve())
-    there = folder.stat(path.name)
-    if there is not None:
-        _check_plain(there, str(path))
-    access = access_of(book)
-    with folder.writing(path.name) as file:
-        _settle(file.fileno(), str(path), access, access.mode)
-        yield file
+    file that is there is replaced in one step. Raises UnsafePath for a link, a pipe or a device, BadInput for no file's
+    name, and StorageFailed where it cannot be written. The folders above it are trusted."""
+    try:
+        os.fsencode(path)
+        if not path.name or "\0" in str(path) or path.is_dir():
+            raise BadInput(f"{shown(str(path))} is no file: name the file to write")
+        folder = Folder(path.parent.resolve())
+        there = folder.stat(path.name)
+        if there is not None:
+            _check_plain(there, str(path))
+        access = access_of(book)
+        with folder.writing(path.name) as file:
+            _settle(file.fileno(), str(path), access, access.mode)
+            yield file
+    except UnicodeEncodeError as error:
+        raise BadInput(f"{shown(str(path))} cannot be a file's name ({error}): name another file") from None
+    except OSError as error:
+        if isinstance(error, CommonplaceError):
+            raise
+        if error.errno == errno.ENAMETOOLONG:
+            raise BadInput(f"{shown(str(path))} is too long for a file's name: name another file") from None
+        why = error.strerror or error
+        raise StorageFailed(f"{path} cannot be written ({why}): name another file") from error
 
 
 class _Unwritten(Exception):

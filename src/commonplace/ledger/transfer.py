@@ -13,7 +13,6 @@ hashes kept. Anything else would break one of the two chains, so there they are 
 
 from __future__ import annotations
 
-import os
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +26,7 @@ from typing import Any
 import msgspec
 
 from ..engines.contract import GENESIS, Record
-from ..errors import BadInput, Busy, CommonplaceError, Conflict, Corrupt, StorageFailed, shown
+from ..errors import BadInput, Busy, CommonplaceError, Conflict, Corrupt
 from ..files.safe import new_file
 from .checks import iso, to_us
 from .encoding import canonical, decode, encode_payload
@@ -129,25 +128,14 @@ def write_export(
 ) -> int:
     """Write an export to a file, which is there once it is whole and on disk. It has the mode of the book's own file,
     which lies `beside`. Returns the number of its events."""
-    try:
-        os.fsencode(to)
-        if not to.name or "\0" in str(to) or to.is_dir():
-            raise BadInput(f"{shown(str(to))} is no file: name the file to write")
-    except (OSError, UnicodeEncodeError) as error:
-        raise BadInput(f"{shown(str(to))} cannot be a file's name ({error}): choose another place") from None
-    try:
-        with new_file(to, beside) as out:
-            count = 0
-            for line in lines:
-                out.write(line + b"\n")
-                if line.startswith(_EVENT):
-                    count += 1
-                    if progress and count % BATCH == 0:
-                        progress(count, upto)
-    except OSError as error:
-        if isinstance(error, CommonplaceError):
-            raise
-        raise StorageFailed(f"cannot write {to} ({error}); choose another place") from error
+    with new_file(to, beside) as out:
+        count = 0
+        for line in lines:
+            out.write(line + b"\n")
+            if line.startswith(_EVENT):
+                count += 1
+                if progress and count % BATCH == 0:
+                    progress(count, upto)
     return count
 
 

@@ -414,14 +414,11 @@ class Memory:
             kind=kind, key=key, tags=tags, agent=agent, core=core, repository=repository, category=category,
             provenance=provenance, metadata=metadata, status=status, since=since, until=until, at=at, scope=scope,
         )  # fmt: skip
-        try:
-            with new_file(check_path("a file", to), self._session.services.beside) as file:
-                if format == "markdown":
-                    file.write(document("Memory", items, items.all_marks).encode())
-                else:
-                    file.writelines(json.encode(item) + b"\n" for item in items)
-        except OSError as error:
-            raise BadInput(f"{to} cannot be written ({error}): name another file") from None
+        with new_file(check_path("a file", to), self._session.services.beside) as file:
+            if format == "markdown":
+                file.write(document("Memory", items, items.all_marks).encode())
+            else:
+                file.writelines(json.encode(item) + b"\n" for item in items)
         return len(items)
 
     # keeping it small

@@ -19,7 +19,6 @@ from ..admin import check_free
 from ..errors import (
     BadInput,
     BookClosed,
-    CommonplaceError,
     EngineUnavailable,
     NotEnabled,
     NotFound,
@@ -210,13 +209,8 @@ class RemoteSession:
             return self._read_from(file, path, given, headers)
         if path == "admin.backup":
             check_free(name, file)
-        try:
-            with new_file(file, None) as content:
-                return self._post(path, given, headers, into=content)
-        except OSError as error:
-            if isinstance(error, CommonplaceError):
-                raise
-            raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error
+        with new_file(file, None) as content:
+            return self._post(path, given, headers, into=content)
 
     def _read_from(self, file: Path, path: str, given: Mapping[str, Any], headers: Mapping[str, str]) -> Any:
         if file.is_dir():

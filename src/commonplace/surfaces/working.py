@@ -186,11 +186,8 @@ def content(shell: Shell, id: TaskId, path: str | None = None) -> Output:
     whole = whole_id(me, "artifact", id)
     data = me.works.containing(whole).content(whole)
     if path is not None:
-        try:
-            with new_file(Path(path), None) as out:
-                out.write(data)
-        except OSError as error:
-            raise BadInput(f"{path} cannot be written ({error.strerror}): name another file") from error
+        with new_file(Path(path), None) as out:
+            out.write(data)
         return Output(
             {"id": whole, "size": len(data), "file": path}, lines(f"{len(data):,} bytes written to {path}")
         )

@@ -332,11 +332,8 @@ class Thread:
         messages = self.messages(inline=format == "json", at=at).messages
         file = check_path("to", to)
         text = as_json(self.name, messages) if format == "json" else as_markdown(self.name, messages)
-        try:
-            with new_file(file, self._session.services.beside) as out:
-                out.write(text)
-        except OSError as error:
-            raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error
+        with new_file(file, self._session.services.beside) as out:
+            out.write(text)
         return len(messages)
 
     @contextmanager

@@ -225,11 +225,8 @@ class WorkManagement:
         parts["contributions"] = self._work.contributions(at=at)
         plain = msgspec.json.encode(parts, order="sorted")
         file = check_path("to", to)
-        try:
-            with new_file(file, self._work._session.services.beside) as out:
-                out.write(msgspec.json.format(plain, indent=2) + b"\n")
-        except OSError as error:
-            raise BadInput(f"{file} cannot be written ({error.strerror}): name another file") from error
+        with new_file(file, self._work._session.services.beside) as out:
+            out.write(msgspec.json.format(plain, indent=2) + b"\n")
         return len(tasks)
 
     @verb
