@@ -146,6 +146,20 @@ def test_what_is_wrong_is_told_as_a_problem(
 
 
 @pytest.mark.spec("7.4")
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/v1/remember", "POST"), ("GET", "/v1/remember", "POST"), ("PUT", "/v1/memory/list", "GET, POST"),
+        ("POST", "/v1/watch", "GET"),
+    ],
+)  # fmt: skip
+def test_a_wrong_method_is_told_the_right_ones(method: str, path: str, allowed: str, api: Api) -> None:
+    refused = api(method, path)
+    check_problem(refused, 405, "bad_method")
+    assert refused.headers["allow"] == allowed
+
+
+@pytest.mark.spec("7.4")
 def test_a_body_is_json(api: Api) -> None:
     refused = api("POST", "/v1/remember", b"text=x", Content_Type="application/x-www-form-urlencoded")
     check_problem(refused, 400, "bad_input")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 import signal
 import socket
 import ssl
@@ -156,6 +157,28 @@ def test_a_tool_that_is_under_way_is_answered_before_the_server_ends(place: str,
     assert '"isError":false' in answers[0]
     with commonplace.open(place) as book:
         assert len(book.memory.list(limit=None)) == len(items)
+
+
+@pytest.mark.spec("7.4", "L2")
+def test_a_backup_is_restored_as_the_page_says_also_after_a_kill(tmp_path: Path) -> None:
+    place, backup, before = tmp_path / "team.db", tmp_path / "backup.db", tmp_path / "before"
+    with commonplace.open(place, mirror=False) as book:
+        book.remember("The mill grinds at six")
+        book.admin.backup(backup)
+        head = book.head
+    with ServeProcess(str(place), tmp_path / "server") as server:
+        for number in range(300):
+            call(server.port, server.token, "POST", "/v1/record", {"kind": "agent.spoke", "id": f"e{number}"})
+        server.kill()
+    before.mkdir()
+    for path in tmp_path.glob("team.db*"):
+        path.rename(before / path.name)
+    shutil.copy(backup, place)
+    with ServeProcess(str(place), tmp_path / "server") as server:
+        assert ask_head(server) == head
+        status, found = call(server.port, server.token, "GET", "/v1/search?query=when+does+the+mill+grind")
+        assert (status, len(found["results"])) == (200, 1)
+        assert call(server.port, server.token, "POST", "/v1/admin/verify", {})[1]["ok"]
 
 
 @pytest.mark.spec("7.4")

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from asyncio import FIRST_COMPLETED
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from hashlib import sha256
@@ -219,7 +220,7 @@ class BookServer:
         assert isinstance(error, HTTPException)
         line = LogLine(request)
         if error.status_code == 405:
-            allowed = (error.headers or {}).get("Allow", "GET")
+            allowed = _methods(request.url.path, (error.headers or {}).get("Allow", "GET"))
             answer = problem(
                 BadMethod(f"{request.method} is not served here: use {allowed}", allowed), line.id
             )
@@ -276,54 +277,56 @@ class BookServer:
         """A mounted application serves what it answers itself; the checks and the limits are the same as everywhere."""
         request = Request(scope, receive)
         line = LogLine(request)
-        used = ExitStack()
-        try:
-            admission = await self._admitted(request, line)
-            # Whether it may act as it asks to is said before anything of it is read.
-            await self._in_thread(admission, partial(admission.caller.participant, self.book))
-            body, _ = await self._body(request, admission.token, used)
-            self._sessions.check(request, body, admission.token)
-            in_session = "mcp-session-id" in request.headers
-            listens = request.method == "GET" or (
-                request.headers.get("mcp-method") == LISTEN and not in_session
-            )
-            used.enter_context((self.streams if listens else self.calls).hold(admission.token))
-            request.state.client = admission.token
-        except Exception as error:  # noqa: BLE001  told to the client, and logged if it was not expected
-            used.close()
-            await self._finished(line, _refusal(line, error))(scope, receive, send)
-            return
-        messages = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def received() -> Any:
-            return messages.pop() if messages else await receive()
-
-        async def noted(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                self._sessions.note(request, message["status"], message.get("headers", ()), admission.token)
-                own = {
-                    name.lower().encode(): value.encode() for name, value in self._own_headers(line).items()
-                }
-                theirs = [pair for pair in message.get("headers", ()) if pair[0].lower() not in own]
-                message = {**message, "headers": [*theirs, *own.items()]}
-                line.write(message["status"])
-            await send(message)
-
-        with used:
-            served = asyncio.ensure_future(mounted(scope, received, noted))
-            ends = asyncio.ensure_future(self.closing.wait())
+        with ExitStack() as used:
             try:
-                # What only listens would never end by itself.
-                await asyncio.wait(
-                    (served, ends) if listens else (served,),
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                if not served.done():
-                    served.cancel()
-                await asyncio.gather(served, return_exceptions=served.cancelled() or self.closing.is_set())
-            finally:
-                served.cancel()
-                ends.cancel()
+                admission = await self._admitted(request, line)
+                # Whether it may act as it asks to is said before anything of it is read.
+                await self._in_thread(admission, partial(admission.caller.participant, self.book))
+                body, _ = await self._body(request, admission.token, used)
+                self._sessions.check(request, body, admission.token)
+                listens = _only_listens(request)
+                used.enter_context((self.streams if listens else self.calls).hold(admission.token))
+                request.state.client = admission.token
+            except Exception as error:  # noqa: BLE001  told to the client, and logged if it was not expected
+                used.close()
+                await self._finished(line, _refusal(line, error))(scope, receive, send)
+                return
+            messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+            async def received() -> Any:
+                return messages.pop() if messages else await receive()
+
+            async def noted(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    headers, status = message.get("headers", ()), message["status"]
+                    self._sessions.note(request, status, headers, admission.token)
+                    message = {**message, "headers": self._with_own_headers(headers, line)}
+                    line.write(status)
+                await send(message)
+
+            await self._run_mounted(mounted(scope, received, noted), line, ends_with_server=listens)
+
+    def _with_own_headers(self, theirs: Iterable[tuple[bytes, bytes]], line: LogLine) -> list[Any]:
+        own = {name.lower().encode(): value.encode() for name, value in self._own_headers(line).items()}
+        return [*(pair for pair in theirs if pair[0].lower() not in own), *own.items()]
+
+    async def _run_mounted(
+        self, serving: Coroutine[Any, Any, None], line: LogLine, *, ends_with_server: bool
+    ) -> None:
+        """Let a mounted application answer. What only listens would never end by itself, so it ends with the server."""
+        served = asyncio.ensure_future(serving)
+        ends = asyncio.ensure_future(self.closing.wait())
+        try:
+            await asyncio.wait({served, ends} if ends_with_server else {served}, return_when=FIRST_COMPLETED)
+            error = served.exception() if served.done() and not served.cancelled() else None
+            if error is not None and self.closing.is_set():
+                log.warning("request=%s was ended with the server: %s", field(line.id), type(error).__name__)
+            elif error is not None:
+                raise error
+        finally:
+            served.cancel()
+            ends.cancel()
+            await asyncio.gather(served, ends, return_exceptions=True)
 
     # verbs
 
@@ -614,6 +617,18 @@ def _with_headers(given: Arguments, said: Arguments) -> Arguments:
         elif name == "if_position":
             raise BadInput("If-Match and if_position both name a version: give one of them")
     return given
+
+
+def _only_listens(request: Request) -> bool:
+    """Whether a request to the MCP server is answered by a stream of changes."""
+    in_session = "mcp-session-id" in request.headers
+    return request.method == "GET" or (request.headers.get("mcp-method") == LISTEN and not in_session)
+
+
+def _methods(path: str, otherwise: str) -> str:
+    """The methods that are served at an address."""
+    verb = served().get(path.removeprefix("/v1/").replace("/", ".")) if path.startswith("/v1/") else None
+    return otherwise if verb is None else "GET, POST" if verb.reads else "POST"
 
 
 def _watched(request: Request) -> Verb:
