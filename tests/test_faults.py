@@ -590,12 +590,12 @@ from commonplace.surfaces.cli import main
 
 whole = network.call
 
-def forgetful(me, verb, arguments):
+def forgetful(me, verb, arguments, lead):
     if verb.path == ("record",):
         return {"id": "a promise"}
     if verb.path == ("claim", "complete"):
         return {"id": arguments["task"]}
-    return whole(me, verb, arguments)
+    return whole(me, verb, arguments, lead)
 
 network.call = forgetful
 sys.exit(main())

@@ -503,12 +503,14 @@ def test_the_one_call_of_a_client_does_not_wait_for_all_calls_of_another() -> No
 @pytest.mark.spec("7.4")
 def test_a_client_has_no_more_threads_for_having_calls_of_two_kinds() -> None:
     threads, hold, lock, running, most = FairThreads(4, 2), threading.Event(), threading.Lock(), 0, 0
+    begun = threading.Semaphore(0)
 
     def work() -> None:
         nonlocal running, most
         with lock:
             running += 1
             most = max(most, running)
+        begun.release()
         assert hold.wait(LONG)
         with lock:
             running -= 1
@@ -517,6 +519,8 @@ def test_a_client_has_no_more_threads_for_having_calls_of_two_kinds() -> None:
         kinds = ["calls"] * 3 + ["streams"] * 3
         calls = [asyncio.ensure_future(threads.run("greedy", work, kind)) for kind in kinds]
         await threads.run("other", lambda: None)
+        for _ in range(2):
+            assert await asyncio.to_thread(begun.acquire, timeout=LONG)
         hold.set()
         await asyncio.gather(*calls)
 

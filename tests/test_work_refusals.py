@@ -12,7 +12,8 @@ from typing import Any, cast
 import pytest
 
 import commonplace
-from commonplace import BadInput, Book, CommonplaceError, Conflict, NotFound
+from commonplace import BadInput, Book, Conflict, NotFound
+from commonplace.errors import StorageFailed
 from commonplace.work.verbs import Work
 from tests.shells import Cli
 
@@ -24,9 +25,9 @@ def book() -> Iterator[Book]:
 
 
 def test_an_export_to_nowhere_is_refused_and_names_the_file(work: Work, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no-such-folder"):
+    with pytest.raises(StorageFailed, match="no-such-folder"):
         work.manage.export(tmp_path / "no-such-folder" / "work.json")
-    with pytest.raises(CommonplaceError, match="no plain file"):
+    with pytest.raises(BadInput, match="is no file"):
         work.manage.export(tmp_path)
 
 

@@ -70,6 +70,7 @@ COMMANDS = {
     "claim": "claim", "reclaim": "look", "complete": "complete", "complete_many": "complete_many", "fail": "fail",
     "release": "release", "block_or_split": "block_or_split", "retry": "let_go_on", "review": "review",
     "assign_review": "assign_review", "take": "listen", "acknowledge": "acknowledge", "lead": "lead",
+    "stay": "stay_or_resign",
     "handled": "deal_with_what_happened", "judge": "judge", "record decision": "decide", "record discovery": "discover",
     "record artifact": "make", "record nudge": "nudge", "record approval": "ask", "record escalation": "escalate",
     "record branch": "branch", "answer approval": "answer", "answer escalation": "resolve", "answer branch": "choose",
@@ -1198,6 +1199,21 @@ class Story(RuleBasedStateMachine):
         agent, fence = self.model.leader or ("", 0)
         self.book.ledger.store.lease(f"lead/{self.work.id}/{fence}", agent, 0, fence)
         self.model.leader = None
+
+    @precondition(lambda self: self.leads)
+    @rule(data=st.data(), stays=st.booleans())
+    def stay_or_resign(self, data: Any, stays: bool) -> None:
+        """Only the last one who took the lead may stay in it; one who was replaced has nothing to give up."""
+        lead = data.draw(st.sampled_from(self.leads))
+        if not stays:
+            lead.resign()
+        elif lead is self.leads[-1]:
+            lead.heartbeat()
+        else:
+            with self.refused(Fenced):
+                lead.heartbeat()
+        if lead is self.leads[-1]:
+            self.model.leader = (lead.agent, lead.fence) if stays else None
 
     @precondition(lambda self: self.leads)
     @rule(data=st.data())

@@ -70,8 +70,9 @@ class Lead:
 
     @verb(repeatable=True)
     def resign(self) -> None:
-        """Let somebody else lead at once. Raises Fenced if somebody else has the lead."""
-        self.work._do("stay", self.agent, agent=self.agent, lease=0)
+        """Let somebody else lead at once."""
+        if self.work.info().led == self.fence:  # otherwise somebody else leads already
+            self.work._do("stay", self.agent, agent=self.agent, lease=0)
 
     def next(self) -> LeadStep | None:
         """What to deal with next, or None if there is nothing. Say `handled(step)` afterwards: until then, it comes
@@ -175,8 +176,6 @@ class Lead:
     def __exit__(self, *_: object) -> None:
         try:
             self.resign()
-        except Fenced:
-            return  # somebody else leads already
         except CommonplaceError as error:
             log.warning("%s could not resign: %s", self.agent, error)
 
