@@ -179,8 +179,8 @@ DEFAULT = {
     ),
     "resume": Offered(
         "Call it first when you go on after a break or in a new context. `task` is the name of what you were doing, as "
-        "your notes say it; for a task of a work call `work_board`. Answers one text: notes, decisions, verified items "
-        "and next steps.",
+        "your notes say it, or the title or id of a task of a work. Answers one text: notes, decisions, verified items, "
+        "results and next steps.",
         _resume, reads=True, needs="learn.resume",
     ),
     "work_list": Offered(
