@@ -26,7 +26,9 @@ TOOLS = {
 }  # fmt: skip
 """The tool for each call that messages name and that a model makes itself."""
 
-HINT = re.compile(r"\b(?:book\.)?((?:works|work|memory)(?:\.[a-z_]{1,40})?)\([^()]{0,200}\)")
+HINT = re.compile(
+    r"\b(?:book\.(?=work\()|(?:book\.)?(?=[a-z]+\.))((?:works|work|memory)[a-z_.]{0,40})\([^()]{0,200}\)"
+)
 CALL = re.compile(r"\bbook\.([a-z_.]{1,60})(\([^()]{0,200}\))")
 
 
