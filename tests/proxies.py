@@ -170,10 +170,10 @@ def full() -> Iterator[str]:
 
 
 @contextmanager
-def scripted(answer: Callable[[str, int], tuple[int, bytes] | None]) -> Iterator[str]:
+def scripted(answer: Callable[[str, int], tuple[int, bytes] | None], *, seen: bool = False) -> Iterator[str]:
     """A server that answers the n-th request for a path with this status and body, or breaks the connection (None). It
-    says of itself that it is a server of ours."""
-    counts = Counter[str]()
+    says of itself that it is a server of ours, and that it has looked at the key of the call, if it is `seen`."""
+    counts, process = Counter[str](), "one"
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -195,7 +195,9 @@ def scripted(answer: Callable[[str, int], tuple[int, bytes] | None]) -> Iterator
             status, body = said
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Commonplace-Instance", "one.5")
+            self.send_header("Commonplace-Instance", f"{process}.5")
+            if seen:
+                self.send_header("Commonplace-Key", "seen")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

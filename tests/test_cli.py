@@ -292,7 +292,7 @@ def test_what_the_book_refuses_is_refused(cli: Cli) -> None:
         ("log", "--after", "-1"): "bad_input",
         ("book", "erase", "nobody", "--yes"): "not_found",
         ("import", "nothing"): "bad_input",
-        ("book", "export", "no/such/folder/x"): "storage_failed",
+        ("book", "export", "no/such/folder/x"): "bad_input",
         ("status", "--book", "mystery:x"): "unknown_engine",
     }.items():
         ran = cli(*args, "--json")

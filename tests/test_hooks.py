@@ -287,3 +287,15 @@ def test_a_file_that_is_no_book_stays_alone(tmp_path: Path) -> None:
     assert (ran.code, ran.out) == (0, "")
     assert "commonplace: " in ran.err
     assert [path.name for path in tmp_path.iterdir()] == ["hosts"]
+
+
+@pytest.mark.parametrize("title", ["\N{PARTY POPPER}", "???", ".."])
+def test_a_task_without_a_name_takes_nothing_else_away(book: Path, title: str) -> None:
+    with commonplace.open(book, create=False) as opened:
+        opened.as_actor("coder").documents.write_notes("- Blockers: none\n")
+        work = opened.work(name="Hike")
+        work.add_task(title)
+        work.claim("coder")
+    ran = hook(book, "session-start", {})
+    assert "The login router is in app.py" in ran.json["hookSpecificOutput"]["additionalContext"]
+    assert ran.err == ""

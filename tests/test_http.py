@@ -150,7 +150,7 @@ def test_what_is_wrong_is_told_as_a_problem(
     ("method", "path", "allowed"),
     [
         ("DELETE", "/v1/remember", "POST"), ("GET", "/v1/remember", "POST"), ("PUT", "/v1/memory/list", "GET, POST"),
-        ("POST", "/v1/watch", "GET"),
+        ("POST", "/v1/watch", "GET"), ("PUT", "/v1/watch", "GET"), ("DELETE", "/v1/work/watch", "GET"),
     ],
 )  # fmt: skip
 def test_a_wrong_method_is_told_the_right_ones(method: str, path: str, allowed: str, api: Api) -> None:
@@ -216,7 +216,7 @@ def test_the_fence_of_a_leader_is_worth_nothing_in_the_hands_of_another(book: Bo
     assert mia("GET", "/v1/work/info", query={"work": work.id}).body["led"] == lead["fence"]
     check_problem(mia("POST", "/v1/lead/look", by_mia), 409, "fenced")
     for verb in ("heartbeat", "resign"):
-        check_problem(mia("POST", f"/v1/lead/{verb}", by_mia), 403, "denied")
+        check_problem(mia("POST", f"/v1/lead/{verb}", by_mia), 409, "fenced")
         check_problem(bob("POST", f"/v1/lead/{verb}", by_bob), 409, "fenced")
     check_problem(bob("POST", "/v1/lead/finish_step", {**by_bob, "place": step["place"]}), 409, "fenced")
     under = {"Commonplace_Lead": str(lead["fence"])}
@@ -482,6 +482,9 @@ def test_a_call_that_is_sent_again_is_made_once(book: Book, api: Api) -> None:
     first = api("POST", "/v1/remember", note, Idempotency_Key="k1")
     again = api("POST", "/v1/remember", note, Idempotency_Key="k1")
     assert first.body == again.body
+    assert again.headers["commonplace-key"] == "seen"
+    stranger = api.with_token("cpl_0_x")("POST", "/v1/remember", note, Idempotency_Key="k1")
+    assert "commonplace-key" not in stranger.headers  # it says nothing of the first call
     assert first.body["outcome"] == "stored"
     position = book.head
     other = api("POST", "/v1/remember", {"text": "Something else."}, Idempotency_Key="k1")
@@ -569,9 +572,9 @@ def test_a_claim_is_answered_again_by_the_next_server_and_no_other_claim_is(book
         first = Api(earlier.url, token)("POST", "/v1/work/claim", claim, Idempotency_Key="k").body
     ada = api.with_token(token)
     assert ada("POST", "/v1/work/claim", claim, Idempotency_Key="k").body["token"] == first["token"]
-    check_problem(
-        ada("POST", "/v1/work/claim", {**claim, "task": rope.id}, Idempotency_Key="k"), 409, "conflict"
-    )
+    for other in ({**claim, "task": rope.id}, {**claim, "agent": "bob"}):
+        check_problem(ada("POST", "/v1/work/claim", other, Idempotency_Key="k"), 409, "conflict")
+    assert list(book.events(kinds=["access.denied"])) == []
     assert work.task(rope).info().status == "pending"
     done = {"task": shaft.id, "token": first["token"]}
     following = ada("POST", "/v1/claim/next", done, Idempotency_Key="n").body

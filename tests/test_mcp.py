@@ -526,3 +526,15 @@ def test_hints_name_tools_that_a_model_can_call(place: str) -> None:
             assert "work_list" not in wrong  # the work is there
 
     story(play)
+
+
+@pytest.mark.parametrize(
+    "words", ["book.grant(x=True)", "book.event(a=b)", "work(1)", "work.tasks()", "it's book.works.list()"]
+)
+def test_a_models_own_words_are_not_taken_for_a_hint(place: str, words: str) -> None:
+    async def play() -> None:
+        async with served(place) as ada:
+            told = (await failure(ada, "task_claim", work=words))["message"]
+            assert told.startswith(f"there is no work {words!r} in this book")
+
+    story(play)

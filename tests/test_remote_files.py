@@ -168,7 +168,7 @@ def test_a_file_is_written_whole_or_not_at_all(both: Both, tmp_path: Path) -> No
         there.memory.export(target, tags=["lift"])
     for book in (both.here, both.there):  # the same error, whichever side writes
         for export in (book.memory.export, book.admin.export):
-            with pytest.raises(errors.StorageFailed, match="cannot be written"):
+            with pytest.raises(errors.BadInput, match="cannot be written"):
                 export(tmp_path / "no folder" / "x")
     assert len([json.loads(line) for line in target.read_text().splitlines()]) == 3
 

@@ -342,10 +342,15 @@ def test_a_refusal_of_the_second_try_does_not_hide_what_the_first_may_have_done(
             error = ended(lambda: there.remember("The lift stops at four", id="n1"))
             assert isinstance(error, OutcomeUnknown)
             assert (error.ids, "no" in str(error)) == (("n1",), True)
+
+
+@pytest.mark.spec("7.4", "L4")
+def test_a_refusal_of_the_second_try_counts_if_the_server_has_looked_at_the_key() -> None:
     conflict = json.dumps({"code": "conflict", "status": 409, "detail": "other content"}).encode()
-    with scripted(lambda _path, n: None if n == 1 else (409, conflict)) as url:
-        with commonplace.open(url, token="x", timeout=5) as there:
-            assert isinstance(ended(lambda: there.remember("x")), commonplace.Conflict)  # by its key
+    for seen, expected in ((True, commonplace.Conflict), (False, OutcomeUnknown)):
+        with scripted(lambda _path, n: None if n == 1 else (409, conflict), seen=seen) as url:
+            with commonplace.open(url, token="x", timeout=5) as there:
+                assert isinstance(ended(lambda: there.remember("x")), expected)
 
 
 ODD = [b"[]", b"{}", b'"x"', b"<html>", b'{"$": "nonsense:X"}', b'{"$": []}', b'{"head": null}', b"[" * 5_000]
@@ -371,6 +376,19 @@ def test_a_write_with_an_answer_that_cannot_be_read_has_an_unknown_outcome(body:
         error = ended(lambda: there.remember("The lift stops at four", id="n1"))
         assert isinstance(error, OutcomeUnknown)
         assert error.ids == ("n1",)
+
+
+@pytest.mark.spec("7.4")
+def test_a_stream_that_cannot_be_read_is_not_asked_for_without_end() -> None:
+    asked = list[str]()
+
+    def answer(path: str, _n: int) -> tuple[int, bytes]:
+        asked.append(path)
+        return 200, b': connected\n\nid: 2\nevent: x\ndata: {"x": 1}\n\n'
+
+    with scripted(answer) as url, commonplace.open(url, token="x", timeout=1) as there:
+        assert isinstance(ended(lambda: next(there.watch(after=0))), EngineUnavailable)
+    assert len(asked) < 10  # it waits longer each time
 
 
 @pytest.mark.spec("7.4")

@@ -108,8 +108,9 @@ def test_in_a_small_budget_what_tells_where_to_go_on_stays(local: Book, max_char
 
 @pytest.mark.spec("6.10")
 def test_it_says_when_there_is_nothing_and_refuses_what_is_no_budget(local: Book) -> None:
-    assert "nothing is written about Add login (no folder, no session notes); no task has any" in str(
-        local.learn.resume(TASK)
+    assert (
+        "nothing is written about Add login (no folder, no session notes); no task has a folder or notes yet"
+        in str(local.learn.resume(TASK))
     )
     fill(local)
     local.documents.add_to_session("Paint the hull", "two coats", "Current State")
@@ -343,3 +344,21 @@ def test_titles_and_items_read_as_they_were_given(local: Book) -> None:
     assert re.search(
         r"door VERIFIED \(first verified .*, last .*: it was planed; had regressed .*: it sticks\)", text
     )
+
+
+@pytest.mark.spec("6.10", "L5")
+def test_of_many_tasks_with_one_name_the_one_in_hand_comes_first_and_the_rest_is_counted(local: Book) -> None:
+    work = local.work(name="Ship", goal="It floats")
+    for number in range(4):
+        work.add_task("Fix tests")
+        claim = work.claim("ada")
+        assert claim is not None
+        claim.complete(f"round {number}")
+    work.add_task("Fix tests")
+    work.claim("ada")
+    known = local.learn.resume("Fix tests")
+    assert "the task Fix tests is in_progress by ada" in known.text
+    assert "result: round 3" in known.text  # the newest of those that have ended
+    assert "round 0" not in known.text
+    assert "2 other tasks" in known.text
+    assert [each.what for each in known.left_out] == ["2 other tasks"]

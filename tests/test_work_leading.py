@@ -62,3 +62,19 @@ def test_who_takes_the_lead_again_replaces_itself(book: Book) -> None:
     with pytest.raises(Fenced):
         before.next()
     assert now.next() is None
+
+
+@pytest.mark.spec("5.7", "L5")
+def test_a_leader_that_lost_its_right_stays_no_longer_and_makes_room(book: Book) -> None:
+    book.access.grant("ada", acts=["orchestrate"])
+    work = book.work(name="release")
+    lead = book.as_actor("ada").work(id=work.id).lead(lease=3600)
+    lead.heartbeat()
+    book.access.grant("ada", acts=[])
+    head = book.head
+    for _ in range(3):
+        with pytest.raises(Fenced, match="lost the right"):
+            lead.heartbeat()
+    lead.resign()
+    assert book.head == head  # a heartbeat is no offence
+    assert work.lead("bob").agent == "bob"

@@ -13,7 +13,6 @@ import pytest
 
 import commonplace
 from commonplace import BadInput, Book, Conflict, NotFound
-from commonplace.errors import StorageFailed
 from commonplace.work.verbs import Work
 from tests.shells import Cli
 
@@ -25,9 +24,9 @@ def book() -> Iterator[Book]:
 
 
 def test_an_export_to_nowhere_is_refused_and_names_the_file(work: Work, tmp_path: Path) -> None:
-    with pytest.raises(StorageFailed, match="no-such-folder"):
+    with pytest.raises(BadInput, match="no-such-folder"):
         work.manage.export(tmp_path / "no-such-folder" / "work.json")
-    with pytest.raises(BadInput, match="is no file"):
+    with pytest.raises(BadInput, match="it is a folder"):
         work.manage.export(tmp_path)
 
 

@@ -412,13 +412,10 @@ def may_write(path: Path) -> bool:
 @contextmanager
 def new_file(path: Path, book: Path | None) -> Iterator[BinaryIO]:
     """Write a file that a user has named and that belongs to a book, whole or not at all, with the book's own mode. A
-    file that is there is replaced in one step. Raises UnsafePath for a link, a pipe or a device, BadInput for no file's
-    name, and StorageFailed where it cannot be written. The folders above it are trusted."""
+    file that is there is replaced in one step. Raises UnsafePath for a link, a pipe or a device, BadInput for what can
+    be no file, and StorageFailed where it cannot be written. The folders above it are trusted."""
+    folder = _folder_of(path)
     try:
-        os.fsencode(path)
-        if not path.name or "\0" in str(path) or path.is_dir():
-            raise BadInput(f"{shown(str(path))} is no file: name the file to write")
-        folder = Folder(path.parent.resolve())
         there = folder.stat(path.name)
         if there is not None:
             _check_plain(there, str(path))
@@ -426,15 +423,29 @@ def new_file(path: Path, book: Path | None) -> Iterator[BinaryIO]:
         with folder.writing(path.name) as file:
             _settle(file.fileno(), str(path), access, access.mode)
             yield file
-    except UnicodeEncodeError as error:
-        raise BadInput(f"{shown(str(path))} cannot be a file's name ({error}): name another file") from None
     except OSError as error:
         if isinstance(error, CommonplaceError):
             raise
-        if error.errno == errno.ENAMETOOLONG:
-            raise BadInput(f"{shown(str(path))} is too long for a file's name: name another file") from None
-        why = error.strerror or error
-        raise StorageFailed(f"{path} cannot be written ({why}): name another file") from error
+        why = f"{path} cannot be written ({error.strerror or error}): name another file"
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            raise BadInput(why) from error
+        raise StorageFailed(why) from error
+
+
+def _folder_of(path: Path) -> Folder:
+    """The folder of a file that is to be written. Raises BadInput for what names no file."""
+    try:
+        os.fsencode(path)
+        if path.name and "\0" not in str(path) and not path.is_dir():
+            return Folder(path.parent.resolve())
+        why = "it is a folder, or no name of a file"
+    except (
+        UnicodeEncodeError,
+        OSError,
+        RuntimeError,
+    ) as error:  # RuntimeError: links that lead to themselves
+        why = str(error)
+    raise BadInput(f"{shown(str(path))} cannot be written ({why}): name the file to write")
 
 
 class _Unwritten(Exception):

@@ -1,7 +1,7 @@
 """Going on after a context reset: one call gives all that is needed, in a budget.
 
 The text has six parts in a fixed order: NOTES.md, the task's folder, its verified items, open blockers, session notes
-that were not cleared, and what works say of tasks that are called so. They are packed in the order of their worth:
+that were not cleared, and what works say of tasks with this name. They are packed in the order of their worth:
 
     NOTES.md · blockers · the phases and the last completion report · how the phase under way stands · works ·
     decisions · verified items · other session notes · other documents of the folder · older reports · notes of ended
@@ -43,6 +43,7 @@ from ..recall.escaping import as_data, as_name
 from ..recall.packing import LEAST, Packed, PackLine, estimated, pack, whole
 from ..recall.verification import Checks, as_item
 from ..work.opening import work, works_of
+from ..work.tasks import FINAL
 from .note_lines import names_task, objective_line, open_blockers, other_task
 from .notes_review import task_states
 
@@ -67,7 +68,7 @@ SECTIONS = (
 MOST_LINES = 400
 """How many lines are packed; what matters least goes beyond it."""
 MOST_WORKS, MOST_IN_WORK, MOST_CALLED = 50, 2_000, 3
-"""In how many works a task is looked for, in how many tasks of each, and how many that are called so are shown."""
+"""In how many works a task is looked for, in how many tasks of each, and how many with this name are shown."""
 SHARE = 4
 """Where not everything fits, one entry takes at most the fourth part of the budget."""
 TAIL, SHORT_TAIL = 300, 48
@@ -334,7 +335,11 @@ def unknown_task(session: Session, viewer: Viewer, task: str) -> str:
     what = f"only {NOTES} names" if noted else "nothing is written about"
     likely = sorted(tasks, key=lambda other: (-SequenceMatcher(None, name, other).ratio(), other))
     more = f" and {len(likely) - MOST_TASKS:,} more" if len(likely) > MOST_TASKS else ""
-    there = f"the tasks are {', '.join(likely[:MOST_TASKS])}{more}" if likely else "no task has any"
+    there = (
+        f"the tasks are {', '.join(likely[:MOST_TASKS])}{more}"
+        if likely
+        else "no task has a folder or notes yet"
+    )
     return f"{what} {_short(task)} (no folder, no session notes); {there}"
 
 
@@ -377,7 +382,8 @@ class WorkTasks(NamedTuple):
     """What open works have to say of a task."""
 
     called: list[tuple[WorkInfo, Task]]
-    """The tasks that have its name or its id, each with its work."""
+    """The tasks with its name or its id, each with its work: those that are being done, other open ones, those that
+    have ended, the newest first."""
     blocked: list[tuple[str, str]]
     """The blocked ones among them, and those of works that have its name: where that stands, and what it is."""
     unread: list[LeftOut]
@@ -404,7 +410,15 @@ def _tasks_of_works(session: Session, title: str, name: str, at: At) -> WorkTask
     if more > 0:
         why = f"tasks are looked for in {MOST_WORKS} works"
         found.unread.append(LeftOut(number(more, "other work"), why))
+    found.called.sort(key=lambda pair: (_order(pair[1]), -pair[1].position))
+    if len(found.called) > MOST_CALLED:
+        why = f"{MOST_CALLED} tasks with this name are shown"
+        found.unread.append(LeftOut(number(len(found.called) - MOST_CALLED, "other task"), why))
     return found
+
+
+def _order(task: Task) -> int:
+    return 0 if task.status == "in_progress" else 2 if task.status in FINAL else 1
 
 
 def _is_called(title: str, name: str) -> bool:
@@ -449,8 +463,8 @@ def notes_lines(notes: Iterable[DocumentEntry], stale: Staleness) -> Iterator[Re
 
 
 def _work_lines(session: Session, called: Sequence[tuple[WorkInfo, Task]], at: At) -> Iterator[ResumeLine]:
-    """How the tasks stand that are called so, what came of them and of those before them, and what was decided and
-    found that affects them."""
+    """How the tasks with this name stand, what came of them and of those before them, and what was decided and found
+    that affects them."""
     for info, task in called[:MOST_CALLED]:
         context = work(session, info.id).context_for(task.id, max_chars=None, at=at)
         holder = f" by {task.assigned_to}" if task.assigned_to else ""
@@ -459,22 +473,22 @@ def _work_lines(session: Session, called: Sequence[tuple[WorkInfo, Task]], at: A
             f"the task {task.title} is {task.status}{holder}{why}",
             *(f"it is about: {text}" for text in (task.description,) if text),
             *(f"the goal of the work: {text}" for text in (info.goal,) if text),
-            *_came_of(task, "it has"),
+            *_came_of(task, ""),
             *(f"decided: {each.question} {each.choice} ({each.rationale})" for each in context.decisions),
             *(f"{each.type}: {each.text}" for each in context.discoveries),
-            *(text for before in context.before for text in _came_of(before, f"{before.title} has")),
+            *(text for before in context.before for text in _came_of(before, f"of {before.title}, ")),
         ]
         for place, text in enumerate(said):
             yield _line(IN_WORKS, place, text, f"work {info.name}, task {task.id}")
 
 
-def _came_of(task: Task, who: str) -> Iterator[str]:
+def _came_of(task: Task, of: str) -> Iterator[str]:
     """What came of a task."""
     if task.result is not None:
         parts = {
-            "answered": [task.result.summary], "learned": task.result.learnings, "left to do": task.result.next_steps,
+            "result": [task.result.summary], "learned": task.result.learnings, "left to do": task.result.next_steps,
         }  # fmt: skip
-        yield from (f"{who} {what}: {text}" for what, texts in parts.items() for text in texts if text)
+        yield from (f"{of}{what}: {text}" for what, texts in parts.items() for text in texts if text)
 
 
 def unknown_lines(unknown: str) -> Iterator[ResumeLine]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush, merge
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..access.rights import OWNER
 from ..ledger.keys import Key
@@ -19,9 +19,6 @@ from .gathering import Bar, DigestRequest, Gathered
 from .lines import DigestLine, candidate, text_of
 from .packing import LEAST
 from .verification import Checks
-
-if TYPE_CHECKING:
-    pass
 
 BLOCK_SHARE = 500
 """How many characters of one item the long-term block shows at the most."""

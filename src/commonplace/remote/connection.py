@@ -109,7 +109,7 @@ class ServerCall(NamedTuple):
     body: bytes | None = None
     headers: Mapping[str, str] = {}
     key: str | None = None
-    """By this one process of the server makes a call that writes once; None: it only reads."""
+    """The idempotency key: a process of the server makes a call with this key only once. None: the call only reads."""
     ids: tuple[str, ...] = ()
     """Of what it makes."""
     repeatable: bool = False
@@ -117,7 +117,7 @@ class ServerCall(NamedTuple):
     into: BinaryIO | None = None
     """Takes the content of the file that the server sends with its answer."""
     read: Callable[[Any], Any] = lambda answer: answer
-    """Makes of what the server sends what the caller is answered."""
+    """Turns the server's JSON into the caller's answer."""
 
     @property
     def writes(self) -> bool:
@@ -180,6 +180,7 @@ class ServerConnection:
         its key. Raises OutcomeUnknown if a call that writes may have landed and nothing tells what came of it, and
         EngineUnavailable if none has."""
         deadline, pause, may_have_landed = monotonic() + self.timeout, FIRST_PAUSE, False
+        sent_to: str | None = None  # the process of the server that it may have landed in
         headers = dict(call.headers)
         if call.key is not None:
             headers["Idempotency-Key"] = call.key
@@ -206,12 +207,14 @@ class ServerConnection:
                 if not told and response.status >= 500:  # something before the server, or in its place
                     may_have_landed |= call.writes
                 elif not is_refusal_for_now(response.status, told):
-                    if may_have_landed and not is_about_first_try(response.status, told):
+                    if may_have_landed and not is_about_first_try(response, sent_to):
                         raise OutcomeUnknown(call.ids, f"sent again, it was answered: {trouble}") from None
                     raise trouble
                 pause = max(pause, retry_after(response))
-            if may_have_landed and process is not None and not call.repeatable:
-                headers.setdefault("Commonplace-Sent-To", process)
+            if may_have_landed and sent_to is None and process is not None:
+                sent_to = process
+                if not call.repeatable:
+                    headers["Commonplace-Sent-To"] = process
             if monotonic() + pause > deadline:
                 if may_have_landed:
                     raise OutcomeUnknown(call.ids, f"{trouble}") from None
@@ -228,7 +231,8 @@ class ServerConnection:
             sent = response.data if call.into is None else response.headers.get("Commonplace-Answer", "")
             return call.read(msgspec.json.decode(sent))
         except UNREADABLE as error:
-            why = f"what answered at {self.url} is no commonplace server of this version ({type(error).__name__})"
+            what = f"{error}" if isinstance(error, CommonplaceError) else type(error).__name__
+            why = f"what answered at {self.url} is no commonplace server of this version ({what})"
             if call.writes:
                 raise OutcomeUnknown(call.ids, why) from error
             raise EngineUnavailable(why) from error
@@ -432,10 +436,12 @@ def is_refusal_for_now(status: int, told: Mapping[str, Any]) -> bool:
     return status == 429 or told.get("code") == BookClosed.code
 
 
-def is_about_first_try(status: int, told: Mapping[str, Any]) -> bool:
-    """Whether the answer to a call that was sent again says what came of it when it was sent first: the server has
-    looked at its key. It does not where it refuses a client, or has trouble of its own."""
-    return bool(told) and 400 <= status < 500 and status not in (401, 403, 413)
+def is_about_first_try(response: Any, sent_to: str | None) -> bool:
+    """Whether the answer to a call that was sent again says what came of the first try: it is of the same process of
+    the server, which has looked at the key. It has not where it refuses the client, or cannot read the request."""
+    instance = response.headers.get("Commonplace-Instance", "")
+    seen = response.headers.get("Commonplace-Key") == "seen"
+    return seen and sent_to is not None and instance.partition(".")[0] == sent_to.partition(".")[0]
 
 
 def retry_after(response: Any) -> float:

@@ -19,6 +19,7 @@ from ..admin import check_free
 from ..errors import (
     BadInput,
     BookClosed,
+    CommonplaceError,
     EngineUnavailable,
     NotEnabled,
     NotFound,
@@ -278,9 +279,7 @@ class RemoteSession:
                 return Turn(Run(own, ids["run_id"]), ids["agent"])
             case "thread":
                 return Thread(cast(Session, self.in_scope(ids["scope"])), ids["thread"])
-        raise EngineUnavailable(
-            f"the server answered with a {kind}, which this version of the library does not know"
-        )
+        raise BadInput(f"it answered with a {kind}, which this version of the library does not know")
 
     # streams
 
@@ -346,7 +345,8 @@ class RemoteSession:
                 for position, event in self._sent_events(
                     connection.stream(f"{path}?{query}", headers, quiet)
                 ):
-                    pause, tried_until = FIRST_PAUSE, 0.0
+                    if event is not None or position > reached:
+                        pause, tried_until = FIRST_PAUSE, 0.0
                     reached = max(reached, position)
                     if event is not None:
                         quiet_since = monotonic()
@@ -370,33 +370,34 @@ class RemoteSession:
     def _sent_events(self, lines: Iterator[bytes]) -> Iterator[tuple[int, Event | None]]:
         """The events of a stream with their positions; None where there is none to be seen. Raises the error that the
         server has ended the stream with, and EngineUnavailable for what no server of ours would send."""
-        frame = _Frame()
+        frame, reached = _Frame(), 0
         for line in lines:
             if line:
                 frame.add(line)
                 continue
             try:
-                position, error = int(frame.id), None
-                sent = msgspec.json.decode(frame.data) if frame.data else None
-                event = None
-                if sent is not None and frame.event == b"error":
-                    error = error_from(sent, str(sent.get("message", "")))
-                elif sent is not None:
-                    event = self._event(sent)
-            except UNREADABLE as unreadable:
+                reached, content = int(frame.id or reached), self._content(frame)
+            except UNREADABLE as error:
                 raise EngineUnavailable(
-                    f"the stream of {self.connection.url} cannot be read ({type(unreadable).__name__})"
-                ) from unreadable
-            if error is not None:
-                raise error
-            yield position, event
-            frame = _Frame(id=frame.id)
+                    f"the stream of {self.connection.url} cannot be read ({type(error).__name__})"
+                ) from error
+            if isinstance(content, CommonplaceError):
+                raise content
+            yield reached, content
+            frame = _Frame()
+
+    def _content(self, frame: _Frame) -> Event | CommonplaceError | None:
+        """The event in a message of a stream, or the error that it ends with."""
+        if not frame.data:
+            return None
+        sent = msgspec.json.decode(frame.data)
+        return error_from(sent, str(sent["message"])) if frame.event == b"error" else self._event(sent)
 
 
 class _Frame(msgspec.Struct):
     """The fields of one message of an event stream, as far as they have come."""
 
-    id: bytes = b"0"
+    id: bytes = b""
     event: bytes = b""
     data: bytes = b""
 

@@ -35,8 +35,9 @@ OWN_AGENT = (
 
 class Offered(NamedTuple):
     """What a model reads about a tool. `verb` is its path, or a function; `keeps` are the parameters that it has here,
-    by default all of them; `fix` is what to call when a call has ended with one of the statuses `fixed`: it has named
-    something that there is not; `needs` are the verbs that a token has to allow, by default the one that it is."""
+    by default all of them; `fix` is what to do when a call has ended with one of the statuses `fixed`, by default that
+    it named something that does not exist; `needs` are the verbs that a token has to allow, by default the one that it
+    is."""
 
     about: str
     verb: str | Callable[..., Any]
@@ -86,7 +87,7 @@ def _resume(me: Participant, task: str, max_chars: int = 8000) -> dict[str, Any]
 
 
 def _heartbeat(me: Participant, task: TaskId, token: int, lease: float | None = None) -> dict[str, Any]:
-    """Say that you still do a task.
+    """Say that you are still working on a task.
 
     `task` is the id of the task. `token` is the number that claiming it has answered. `lease` is for how many seconds
     it is yours from now on; by default as many as before."""
@@ -179,8 +180,8 @@ DEFAULT = {
     ),
     "resume": Offered(
         "Call it first when you go on after a break or in a new context. `task` is the name of what you were doing, as "
-        "your notes say it, or the title or id of a task of a work. Answers one text: notes, decisions, verified items, "
-        "results and next steps.",
+        "your notes say it, or the title or id of a task of a work. Answers one text: notes, decisions, verified "
+        "items, results and next steps.",
         _resume, reads=True, needs="learn.resume",
     ),
     "work_list": Offered(

@@ -36,7 +36,7 @@ HOOK_SECONDS = 10
 
 
 CheckEntry = Callable[[str, Mapping[str, Any], Mapping[str, Any]], None]
-"""Raises ValueError if an entry with this name may not become another one."""
+"""Raises ValueError if the entry with this name may not be replaced by another one."""
 
 
 class ConfigFile(NamedTuple):

@@ -135,10 +135,9 @@ def _session_start(me: Participant, asked: dict[str, Any]) -> Iterator[str]:
     }:
         yield me.learn.compact(thread=_thread_of(me, asked), task=task or None, max_chars=SUMMARY).text
     about = task.replace("-", " ")
-    for parts in (("long_term", "digest"), ("long_term",)):
-        known = me.prompt(about, parts=parts, max_chars=BRIEF, receipt=False)
-        if known.digest is not None and known.digest.item_ids:
-            break
+    known = me.prompt(about, parts=("long_term", "digest"), max_chars=BRIEF, receipt=False)
+    if known.digest is None or not known.digest.item_ids:  # nothing but that nothing was found
+        known = me.prompt(about, parts=("long_term",), max_chars=BRIEF, receipt=False)
     if any(known.parts.values()):
         yield str(known)
 
@@ -150,7 +149,8 @@ def _held(me: Participant) -> str:
     held = [
         task for id in open_works for task in me.work(id).tasks("in_progress") if task.assigned_to == name
     ]
-    return max(held, key=lambda task: task.started_us or 0).title if held else ""
+    title = max(held, key=lambda task: task.started_us or 0).title if held else ""
+    return title if any(map(str.isalnum, title)) else ""  # another one names no task to resume
 
 
 def _pre_compact(me: Participant, asked: dict[str, Any]) -> Iterator[str]:

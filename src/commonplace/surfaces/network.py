@@ -103,14 +103,15 @@ def _claimed_before(
     """A claim that an earlier process of this server has made: it is answered as then. Raises Conflict if it was asked
     for something else."""
     asked = {name: value for name, value in given.items() if name != "_event"}
-    task = claimed.payload["task_id"]
+    task, agent, actor = claimed.payload["task_id"], claimed.actor, me._session.actor
     work = me.works.containing(task)
-    if verb.name == "next":
-        other = work.task(asked["task"]).info().status == "in_progress"  # and not what was completed then
+    same = actor in (OWNER, agent)
+    if verb.name == "next":  # the task that it completed is not the one that it claimed
+        same = same and work.task(asked["task"]).info().status != "in_progress"
     else:
-        made = {"work": work.id, "task": task, "agent": claimed.actor}
-        other = any(asked.get(name) not in (None, value) for name, value in made.items())
-    if other:
+        made = {"work": work.id, "task": task, "agent": agent}
+        same = same and all(asked.get(name) in (None, value) for name, value in made.items())
+    if not same:
         raise Conflict("this key was used for another claim: choose a new one for each")
     if verb.name == "next":
         call(me, verb, asked, lead)

@@ -278,10 +278,13 @@ UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 
 
 def duration(typed: str) -> timedelta:
-    """A number and its unit: by itself it could be hours, or seconds as in Python."""
+    """A number with a unit. A bare number is refused, because it could mean hours or seconds."""
     amount, unit = (typed, "s") if typed == "0" else (typed[:-1], typed[-1:])
     try:
-        return timedelta(**{UNITS[unit]: float(amount)})
+        length = timedelta(**{UNITS[unit]: float(amount)})
+        if length < timedelta(0):
+            raise ValueError
+        return length
     except (KeyError, ValueError, OverflowError):
         raise click.BadParameter(
             f"{typed!r} is no duration: write one such as 30d, 12h, 45m or 90s"

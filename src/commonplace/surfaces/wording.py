@@ -26,10 +26,13 @@ TOOLS = {
 }  # fmt: skip
 """The tool for each call that messages name and that a model makes itself."""
 
+QUOTED = r"""(?<!\w)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?!\w)"""
+"""What somebody else has written, which is no hint of ours."""
 HINT = re.compile(
-    r"\b(?:book\.(?=work\()|(?:book\.)?(?=[a-z]+\.))((?:works|work|memory)[a-z_.]{0,40})\([^()]{0,200}\)"
+    rf"{QUOTED}|\b(?:book\.(?=work\()|(?:book\.)?(?=[a-z]+\.))((?:works|work|memory)[a-z_.]{{0,40}})\([^()]{{0,200}}\)"
 )
-CALL = re.compile(r"\bbook\.([a-z_.]{1,60})(\([^()]{0,200}\))")
+TRUE = re.compile(rf"{QUOTED}|\b([a-z_]+)=True\b")
+CALL = re.compile(rf"{QUOTED}|\bbook\.([a-z_.]{{1,60}})(\([^()]{{0,200}}\))")
 
 
 _PLACE = re.compile(r"`\$\.(\w+)")
@@ -68,13 +71,14 @@ def in_shell_words(message: str) -> str:
 
 
 def in_tool_words(message: str) -> str:
-    """The message for a model: with tools in place of calls, and with commands in place of what only a person does."""
+    """The message for a model: with tools in place of calls, and with commands in place of what only a person does.
+    What is quoted stays as it is."""
     message = HINT.sub(lambda found: f"`{TOOLS[found[1]]}`" if found[1] in TOOLS else found[0], message)
-    return in_shell_words(re.sub(r"\b([a-z_]+)=True\b", r"\1=true", message))
+    return TRUE.sub(lambda found: f"{found[1]}=true" if found[1] else found[0], in_shell_words(message))
 
 
 def _command(found: re.Match[str]) -> str:
-    command = COMMANDS.get(found[1])
+    command = COMMANDS.get(found[1] or "")
     if command is None:
         return found[0]
     try:
@@ -82,11 +86,15 @@ def _command(found: re.Match[str]) -> str:
     except SyntaxError:  # it only hints at its arguments
         return f"`commonplace {command}`"
     assert isinstance(call, ast.Call)
-    words = [
-        ast.unparse(word) if isinstance(word, ast.Name) else str(ast.literal_eval(word)) for word in call.args
-    ]
-    for keyword in call.keywords:
-        words += _option(str(keyword.arg), ast.literal_eval(keyword.value))
+    try:
+        words = [
+            ast.unparse(word) if isinstance(word, ast.Name) else str(ast.literal_eval(word))
+            for word in call.args
+        ]
+        for keyword in call.keywords:
+            words += _option(str(keyword.arg), ast.literal_eval(keyword.value))
+    except ValueError:  # somebody's own words, which read as a call
+        return found[0]
     return f"`{shlex.join(['commonplace', *command.split(), *words])}`"
 
 

@@ -125,8 +125,8 @@ def no_work(id: str) -> str:
 def check_leads(info: WorkInfo, agent: str, fence: int) -> None:
     """Raises Fenced unless an agent leads the work under a fence."""
     if info.led != fence:
-        now = "nobody has" if info.leader is None else f"{info.leader!r} has"
-        raise Fenced(f"{agent!r} no longer leads {info.name!r}: {now} taken over")
+        now = "nobody leads it" if info.leader is None else f"{info.leader!r} has taken the lead"
+        raise Fenced(f"{agent!r} no longer leads {info.name!r} by this lead: {now} since")
     if info.leader != agent:
         raise Fenced(f"{agent!r} does not lead {info.name!r}: {info.leader!r} does")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..access.rights import Rights
-from ..errors import BadInput, Conflict
+from ..errors import BadInput, Conflict, Fenced
 from ..recall.escaping import as_data, as_name
 from .info import check_leads, info_of
 from .kinds import (
@@ -183,13 +183,16 @@ def decide_lead(tx: WorkTransaction, agent: str, lease: float) -> int:
     return fence
 
 
-@command("orchestrate", open=False, archived=True)
+@command(open=False, archived=True)
 def decide_stay(tx: WorkTransaction, agent: str, lease: float) -> None:
-    """The leader leads for so many seconds more; with 0, somebody else may lead at once."""
+    """The leader leads for so many seconds more; with 0, somebody else may lead at once. One whose right was taken away
+    may end its lead."""
     fence = tx.act.lead
     if fence is None:
         raise BadInput("only the leader of a work stays in the lead: take it with work.lead(…)")
     check_leads(tx.info, agent, fence)
+    if lease and not tx.may("orchestrate"):
+        raise Fenced(f"{agent!r} leads {tx.info.name!r} no longer: it has lost the right to")
     tx.overlay.take_lease(lead_lease(tx.work, fence), agent, lease, fence)
 
 

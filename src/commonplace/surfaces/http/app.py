@@ -143,8 +143,8 @@ class BookServer:
     @property
     def instance(self) -> str:
         """This process, and its time in milliseconds: what it remembers of calls ends with it. A client that sends a
-        call again says the last one that it had heard of before it sent the call first."""
-        return f"{self._process}.{(monotonic() - self._began) * 1000:.0f}"
+        call again names the last value that it had seen when it first sent the call."""
+        return f"{self._process}.{int((monotonic() - self._began) * 1000)}"
 
     @property
     def closing(self) -> asyncio.Event:
@@ -204,6 +204,8 @@ class BookServer:
                 answer = await handler(request, await self._admitted(request, line))
             except Exception as error:  # noqa: BLE001  told to the client, and logged if it was not expected
                 answer = _refusal(line, error)
+            if getattr(request.state, "key_seen", False):
+                answer.headers["Commonplace-Key"] = "seen"
             return self._finished(line, answer)
 
         return handle
@@ -430,6 +432,7 @@ class BookServer:
     ) -> Rendered:
         """What has an id of its own is made once for ever, because its id comes from the key. Other calls are made once
         as long as this process remembers them; one that may have reached an earlier process has an unknown outcome."""
+        call.request.state.key_seen = True
         sent_to = call.request.headers.get("commonplace-sent-to")
         sent_after = None if sent_to is None or has_id else self._time_of(sent_to)
         answer = await self._repeats.once(call.admission.token, key, call.digest, make, sent_after=sent_after)
@@ -610,7 +613,8 @@ def _own_id(call: VerbCall, key: str) -> Arguments:
 
 
 def _with_headers(given: Arguments, said: Arguments) -> Arguments:
-    """Arguments, and what the headers of their request have said. Raises BadInput for a version that both name."""
+    """Arguments, and what the headers of their request have said. An id among the arguments comes before that of a key.
+    Raises BadInput for a version that both name."""
     for name, value in said.items():
         if given.get(name) is None:
             given[name] = value
@@ -627,7 +631,10 @@ def _only_listens(request: Request) -> bool:
 
 def _methods(path: str, otherwise: str) -> str:
     """The methods that are served at an address."""
-    verb = served().get(path.removeprefix("/v1/").replace("/", ".")) if path.startswith("/v1/") else None
+    dotted = path.removeprefix("/v1/").replace("/", ".") if path.startswith("/v1/") else ""
+    if dotted in ONLY_GET:
+        return "GET"
+    verb = served().get(dotted)
     return otherwise if verb is None else "GET, POST" if verb.reads else "POST"
 
 

@@ -62,8 +62,8 @@ CONDITIONS = {
         "The same key with the same call is done once.", {"type": "string", "minLength": 1, "maxLength": 200}
     ),
     "Commonplace-Sent-To": (
-        "For a call that is sent again: the Commonplace-Instance of the last answer before it was sent first. If what "
-        "came of it is no longer known, the answer is 504, and the call is not done again.",
+        "For a call that is sent again: the Commonplace-Instance of the last answer that the client had received when "
+        "it first sent the call. If what came of it is no longer known, the answer is 504, and it is not made again.",
         {"type": "string"},
     ),
     "If-Match": ("The ETag of the version that is to be changed; without it any version is.", TAG),

@@ -29,7 +29,7 @@ class Repeats(Generic[R]):
         self._most, self._most_bytes, self._seconds = most, most_bytes, seconds
         self._clients: OrderedDict[str, _CallsOfClient[R]] = OrderedDict()
         self._forgotten_at = float("-inf")
-        """When the newest call was begun of those of clients of which nothing is kept."""
+        """When the newest forgotten call began, of clients that are no longer kept."""
 
     async def once(
         self,
@@ -50,7 +50,7 @@ class Repeats(Generic[R]):
         call = calls.known.get(key)
         if call is None:
             if sent_after is not None and sent_after <= calls.forgotten_at:
-                raise OutcomeUnknown((), "so much was answered since that what came of it is forgotten")
+                raise OutcomeUnknown((), "the server has forgotten its answer, because many calls came since")
             call = calls.known[key] = _MadeCall(digest, now)
             call.task = asyncio.ensure_future(self._made(calls, key, call, make))
             call.task.add_done_callback(_noticed)
@@ -110,7 +110,7 @@ class _CallsOfClient(Generic[R]):
         self.known: OrderedDict[str, _MadeCall[R]] = OrderedDict()
         self.bytes = 0
         self.forgotten_at = forgotten_at
-        """When the newest of its calls was begun that are forgotten."""
+        """When the newest of its forgotten calls began."""
 
 
 class _MadeCall(Generic[R]):

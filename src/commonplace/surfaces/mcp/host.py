@@ -65,7 +65,7 @@ class OneClient:
         return await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
 
     def go_on(self, _done: int, _total: int) -> None:
-        """Always: the client ends the program."""
+        """Never stops a call: the client ends the program."""
 
 
 def permitted(host: Host, ctx: Request, verbs: str) -> Participant:

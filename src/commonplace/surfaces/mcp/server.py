@@ -145,7 +145,8 @@ class _Handlers:
         error, data = envelope["error"], envelope["data"]
         if error:
             error["message"] = in_tool_words(error["message"])
-            if offer is not None and offer.fix and error["status"] in offer.fixed:
+            names_it = offer is not None and f"`{offer.fix.partition(' ')[0]}`" in error["message"]
+            if offer is not None and offer.fix and error["status"] in offer.fixed and not names_it:
                 error["message"] += f". {offer.fix}"
         elif "outcome" in data and data.get("reason"):
             data["reason"] = in_tool_words(data["reason"])
