@@ -311,7 +311,7 @@ def test_a_token_follows_a_bounded_number_of_addresses_with_one_thread(
                 await client.subscribe_resource("memory://key/20")
                 with pytest.raises(MCPError, match="4,000 characters"):
                     await client.subscribe_resource(f"memory://key/{'k' * 4_000}")
-            assert followers() == before + 1
+            assert followers() <= before + 1
         async with connected(server, token, mode="auto") as client:
             with pytest.raises(MCPError, match="20 addresses"):
                 async with client.listen(resource_subscriptions=[f"memory://key/{n}" for n in range(21)]):
