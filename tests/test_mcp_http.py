@@ -400,3 +400,23 @@ def test_a_long_call_tells_its_progress_and_can_be_cancelled(book: Book, tmp_pat
                 assert (await envelope(client, "memory_search", query="gate"))["ok"]  # it goes on with others
 
         story(play)
+
+
+def test_a_message_may_be_as_long_as_any_body_and_a_longer_one_is_refused_as_a_problem(book: Book) -> None:
+    token = book.access.tokens.create("ada").secret
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+
+    def sent(server: Served, size: int) -> Any:
+        params = {**about, "note": "x" * size}
+        return httpx2.request(
+            "POST", f"{server.url}/mcp", timeout=60,
+            headers={"Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream"},
+            json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params},
+        )  # fmt: skip
+
+    with served(book) as server:
+        assert sent(server, 5_000_000).status_code == 200
+    with served(book, ServerLimits(body=10_000)) as server:
+        refused = sent(server, 20_000)
+        assert (refused.status_code, refused.headers["content-type"]) == (413, "application/problem+json")
+        assert refused.json()["code"] == "too_large"
