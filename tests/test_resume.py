@@ -362,3 +362,18 @@ def test_of_many_tasks_with_one_name_the_one_in_hand_comes_first_and_the_rest_is
     assert "round 0" not in known.text
     assert "2 other tasks" in known.text
     assert [each.what for each in known.left_out] == ["2 other tasks"]
+
+
+@pytest.mark.spec("6.10", "L5")
+def test_a_work_that_is_too_large_to_look_through_is_named(
+    local: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commonplace.learn.resume.MOST_IN_WORK", 3)
+    work = local.work(name="Fleet")
+    for title in ("Paint the hull", "Sew the sail", "Tar the deck"):
+        work.add_task(title)
+    assert local.learn.resume("Sew the sail").left_out == ()
+    work.task(work.add_task("Sail home").id).block("no wind")
+    known = local.learn.resume("Sail home")
+    assert "the task Sail home is blocked: no wind" in known.text  # these are few
+    assert "tasks of the work Fleet" in [each.what for each in known.left_out]

@@ -439,11 +439,7 @@ def _folder_of(path: Path) -> Folder:
         if path.name and "\0" not in str(path) and not path.is_dir():
             return Folder(path.parent.resolve())
         why = "it is a folder, or no name of a file"
-    except (
-        UnicodeEncodeError,
-        OSError,
-        RuntimeError,
-    ) as error:  # RuntimeError: links that lead to themselves
+    except (UnicodeEncodeError, OSError, RuntimeError) as error:  # the last: links that lead to themselves
         why = str(error)
     raise BadInput(f"{shown(str(path))} cannot be written ({why}): name the file to write")
 

@@ -67,7 +67,7 @@ SECTIONS = (
 
 MOST_LINES = 400
 """How many lines are packed; what matters least goes beyond it."""
-MOST_WORKS, MOST_IN_WORK, MOST_CALLED = 50, 2_000, 3
+MOST_WORKS, MOST_IN_WORK, MOST_CALLED = 50, 1_000, 3
 """In how many works a task is looked for, in how many tasks of each, and how many with this name are shown."""
 SHARE = 4
 """Where not everything fits, one entry takes at most the fourth part of the budget."""
@@ -395,7 +395,7 @@ def _tasks_of_works(session: Session, title: str, name: str, at: At) -> WorkTask
     found = WorkTasks([], [], [])
     for info in open_works[:MOST_WORKS]:
         opened = work(session, info.id)
-        small = sum(opened.counts(at=at).values()) <= MOST_IN_WORK
+        small = opened.counts(at=at).get("tasks", 0) <= MOST_IN_WORK
         if not small:
             why = f"of a work with more than {MOST_IN_WORK:,} tasks only the blocked ones are looked at"
             found.unread.append(LeftOut(f"tasks of the work {info.name}", why))

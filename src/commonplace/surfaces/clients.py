@@ -35,10 +35,6 @@ HOOK_SECONDS = 10
 """How long a host waits for a hook, which ends by itself after half of that."""
 
 
-CheckEntry = Callable[[str, Mapping[str, Any], Mapping[str, Any]], None]
-"""Raises ValueError if the entry with this name may not be replaced by another one."""
-
-
 class ConfigFile(NamedTuple):
     """A client's configuration file: a folder that is trusted, and the file's path below it."""
 
@@ -165,10 +161,12 @@ def install(
         entry["env"] = {**entry.get("env", {}), **variable}
         hook_command = ["env", *(f"{name}={value}" for name, value in variable.items()), *command]
     place, writes = how.file(), how.writes and not print_only
-    check = _check_book if place.mode == PRIVATE else _any_book
+    for_all_projects = place.mode == PRIVATE
     text = _in_toml(name, entry) if client == "codex" else _as_json({how.key: {name: entry}})
     with_entry = _toml_with if client == "codex" else _json_with
-    changes = [(place, text, partial(with_entry, key=how.key, name=name, entry=entry, check=check))]
+    changes = [
+        (place, text, partial(with_entry, key=how.key, name=name, entry=entry, keeps_book=for_all_projects))
+    ]
     if hooks:
         hooked = partial(_hooks_with, hooks=HOOKS[client], command=hook_command)
         changes.append((HOOKS[client].file(), hooked(""), hooked))
@@ -274,10 +272,6 @@ def _check_book(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> No
         )
 
 
-def _any_book(_name: str, _old: Mapping[str, Any], _new: Mapping[str, Any]) -> None:
-    """The file is that of one project, whose book may be another one from now on."""
-
-
 def _book_of(entry: Mapping[str, Any]) -> str | None:
     args = entry.get("args")
     words = args if isinstance(args, list) else []
@@ -319,11 +313,12 @@ def _table(value: Any, what: str) -> dict[str, Any]:
     return value
 
 
-def _json_with(before: str, key: str, name: str, entry: Mapping[str, Any], check: CheckEntry) -> str:
+def _json_with(before: str, key: str, name: str, entry: Mapping[str, Any], keeps_book: bool) -> str:
     document = _read_json(before)
     servers = _table(document.get(key, {}), key)
     old = _table(servers.get(name, {}), f"{key}.{name}")
-    check(name, old, entry)
+    if keeps_book:
+        _check_book(name, old, entry)
     new = {**old, **entry}
     if "env" in entry:
         new["env"] = {**_table(old.get("env", {}), "env"), **entry["env"]}
@@ -391,11 +386,12 @@ def _toml_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _toml_with(before: str, key: str, name: str, entry: Mapping[str, Any], check: CheckEntry) -> str:
+def _toml_with(before: str, key: str, name: str, entry: Mapping[str, Any], keeps_book: bool) -> str:
     document = tomllib.loads(before)
     servers = _table(document.get(key, {}), key)
     old = _table(servers.get(name, {}), f"{key}.{name}")
-    check(name, old, entry)
+    if keeps_book:
+        _check_book(name, old, entry)
     if "env_vars" in entry:
         entry = {**entry, "env_vars": list(dict.fromkeys([*old.get("env_vars", ()), *entry["env_vars"]]))}
     if "env" in entry:
